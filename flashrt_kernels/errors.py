@@ -1,0 +1,14 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Errors that callers of flashrt_kernels can catch; each message names what came and what would be right."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint, tokenizer or load option cannot be used. Names the file and the key."""
+
+
+class ObservationError(ValueError):
+    """An image, joint state or instruction does not fit the policy. Names the camera or the joint."""
+
+
+class GraphError(ValueError):
+    """A kernel was called with arguments that break its declaration. Names the kernel and the argument."""
