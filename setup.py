@@ -1,0 +1,133 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""pip build: the CMakeLists.txt that colcon uses, staged into the wheel.
+
+colcon reads package.xml (ament_cmake) and never comes here. pip comes here, and gets the same messages,
+executables, launch files and parameter files.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+from setuptools import Distribution, find_packages, setup
+from setuptools.command.build_py import build_py
+
+NAME = "flashrt_ros"
+HERE = Path(__file__).resolve().parent
+MANIFEST = ElementTree.parse(HERE / "package.xml").getroot()
+
+# The ROS packages are left out on purpose: on a robot they come from apt, where pip does not see them.
+# Exact, tested versions of everything, ROS included, are in requirements/.
+RUNTIME = [
+    "numpy>=1.26",
+    "opencv-python-headless>=4.8",
+    "matplotlib>=3.8",
+    "PyYAML>=6.0",
+    "rich>=13.7",
+    "rosbags>=0.11,<0.12",
+    "safetensors>=0.4.3",
+    "sentencepiece>=0.2.0",
+    "tokenizers>=0.19",
+    "torch>=2.6",
+]
+
+
+class BinaryDistribution(Distribution):
+    """Makes the wheel platform-specific: the message type supports are shared libraries."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class BuildPy(build_py):
+    """Adds what CMake builds and installs to what setuptools collects."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # modules deleted since the last build
+        super().run()
+        if self.editable_mode:
+            raise SystemExit(
+                "flashrt_ros cannot be installed with `pip install -e`: its messages would not be found at run "
+                "time. Run `pip install --no-build-isolation .` once and start Python from the source tree: "
+                "its modules win over the installed ones."
+            )
+        build_temp = Path(self.get_finalized_command("build").build_temp).resolve()
+        stage = build_temp / "stage"
+        shutil.rmtree(stage, ignore_errors=True)
+        run_cmake(build_temp / "cmake", stage)
+        site = next(stage.glob("lib/python3*/site-packages"))
+        generated = site / NAME
+        for file in [*generated.glob("*.so"), *generated.glob("msg/*.py")]:
+            target = Path(self.build_lib) / NAME / file.relative_to(generated)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, target)
+        self.distribution.data_files = [*(self.distribution.data_files or []), *data_files(stage, site)]
+
+
+def run_cmake(build: Path, stage: Path) -> None:
+    """Configures, builds and installs CMakeLists.txt into `stage`. Raises CalledProcessError."""
+    env = dict(os.environ)
+    # cmake and ninja of the same environment, also when it is not activated.
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    prefixes = env.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    if (Path(sys.prefix) / "share" / "rosidl_cmake").is_dir():
+        # ROS wheels of this very environment win over the AMENT_PREFIX_PATH of another distro:
+        # types built against foreign headers compile, and then fail when they are loaded.
+        prefixes = [sys.prefix, *prefixes]
+        env.pop("PYTHONPATH", None)  # pip's build isolation would hide the generators
+    joined = os.pathsep.join(dict.fromkeys(prefix for prefix in prefixes if prefix))
+    if joined:
+        env |= {"AMENT_PREFIX_PATH": joined, "CMAKE_PREFIX_PATH": joined}
+    configure = [
+        "cmake",
+        "-S",
+        str(HERE),
+        "-B",
+        str(build),
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DBUILD_TESTING=OFF",
+    ]
+    configure += [f"-DPython3_EXECUTABLE={sys.executable}", f"-DCMAKE_INSTALL_PREFIX={stage}"]
+    if shutil.which("ninja", path=env["PATH"]):
+        configure.append("-GNinja")
+    for command in (
+        configure,
+        ["cmake", "--build", str(build), "--parallel"],
+        ["cmake", "--install", str(build)],
+    ):
+        subprocess.run(command, env=env, check=True)
+
+
+def data_files(stage: Path, site: Path) -> list[tuple[str, list[str]]]:
+    """What lies in the staged prefix beside Python modules: libraries, share/, executables."""
+    files: dict[str, list[str]] = {}
+    for file in sorted(stage.rglob("*")):
+        if file.is_file() and not file.is_relative_to(site):
+            files.setdefault(str(file.relative_to(stage).parent), []).append(str(file))
+    return list(files.items())
+
+
+setup(
+    name=NAME,
+    version=MANIFEST.findtext("version"),
+    description=MANIFEST.findtext("description"),
+    maintainer=MANIFEST.findtext("maintainer"),
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["flashrt_ros", "flashrt_ros.*", "flashrt_kernels", "flashrt_kernels.*"]),
+    install_requires=RUNTIME,
+    zip_safe=False,
+    distclass=BinaryDistribution,
+    cmdclass={"build_py": BuildPy},
+    entry_points={
+        "console_scripts": [
+            "flashrt-policy-node = flashrt_ros.policy_node:main",
+            "flashrt-replay = flashrt_ros.replay:main",
+            "flashrt-demo = flashrt_ros.demo:main",
+            "flashrt-make-checkpoint = flashrt_kernels.make_checkpoint:main",
+        ]
+    },
+)
