@@ -1,0 +1,107 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""From a `Decision` to the plain fields of both output messages. Pure functions, no ROS types.
+
+Row k of a chunk is the target that the robot should reach one step after `stamp + k·dt`, dt = 1 / `action_rate_hz`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashrt_ros.observation import NS_PER_S, Decision
+
+_ROUNDING = 1e-6  # of a step: an age of exactly k steps must count as k, not k − 1
+
+
+def is_finite(actions: np.ndarray) -> bool:
+    """True when every value of actions [H, D] is finite. One NaN rejects the whole chunk: rows depend on each other."""
+    return bool(np.isfinite(actions).all())
+
+
+def steps_consumed(age_s: float, rate_hz: float, first: bool) -> int:
+    """Rows of the chunk that lie in the past: whole steps of 1/rate_hz s within `age_s` s since the observation.
+
+    0 for the first chunk of an epoch: the robot stood still while it was computed, so nothing was executed yet.
+    May exceed the horizon; `trajectory_points` is empty then.
+    """
+    return 0 if first else max(0, math.floor(age_s * rate_hz + _ROUNDING))
+
+
+def decision_steps_consumed(decision: Decision, rate_hz: float) -> int:
+    """Rows of `decision` in the past when it finished: its age at the start plus its own duration (monotonic)."""
+    return steps_consumed((decision.age_ms + decision.total_ms) / 1e3, rate_hz, decision.first)
+
+
+@dataclass(frozen=True)
+class ChunkFields:
+    """flashrt_ros/ActionChunk field by field; times in nanoseconds, durations of the timing split in ms.
+
+    `data` is contiguous float32 [H · D], row-major; `source_names` and `source_stamps_ns` go together.
+    """
+
+    stamp_ns: int
+    source_names: tuple[str, ...]
+    source_stamps_ns: tuple[int, ...]
+    action_names: tuple[str, ...]
+    horizon: int
+    action_dim: int
+    step_ns: int
+    data: np.ndarray  # float32 [H * D]
+    steps_consumed: int
+    sequence: int
+    epoch: int
+    seed: int
+    instruction: str
+    model: str
+    age_ms: float
+    ingest_ms: float
+    policy_ms: float
+    stage_names: tuple[str, ...]
+    stage_ms: tuple[float, ...]
+
+
+def chunk_fields(decision: Decision, consumed: int, rate_hz: float) -> ChunkFields:
+    """The ActionChunk of a decision; `consumed` comes from `decision_steps_consumed`."""
+    observation = decision.observation
+    horizon, action_dim = decision.actions.shape  # [H, D]
+    return ChunkFields(
+        stamp_ns=observation.oldest_ns,
+        source_names=tuple(observation.stamps_ns),
+        source_stamps_ns=tuple(observation.stamps_ns.values()),
+        action_names=decision.action_names,
+        horizon=horizon,
+        action_dim=action_dim,
+        step_ns=round(NS_PER_S / rate_hz),
+        data=np.ascontiguousarray(decision.actions, dtype=np.float32).reshape(-1),
+        steps_consumed=consumed,
+        sequence=decision.sequence,
+        epoch=decision.epoch,
+        seed=decision.seed,
+        instruction=decision.instruction,
+        model=decision.model,
+        age_ms=decision.age_ms,
+        ingest_ms=decision.ingest_ms,
+        policy_ms=decision.policy_ms,
+        stage_names=tuple(decision.stage_ms),
+        stage_ms=tuple(decision.stage_ms.values()),
+    )
+
+
+@dataclass(frozen=True)
+class TrajectoryPoints:
+    """trajectory_msgs/JointTrajectory without its names: stamp 0, positions[i] reached `times_ns[i]` after "now"."""
+
+    positions: np.ndarray  # float64 [n, D], n = H - consumed
+    times_ns: np.ndarray  # int64 [n]
+
+
+def trajectory_points(actions: np.ndarray, consumed: int, rate_hz: float) -> TrajectoryPoints | None:
+    """Point j ≥ 1 is row consumed + j − 1 of actions [H, D] at j/rate_hz s. None when every row is in the past."""
+    rows = actions[consumed:]  # [n, D]
+    if not len(rows):
+        return None
+    times = np.rint(np.arange(1, len(rows) + 1) * (NS_PER_S / rate_hz)).astype(np.int64)
+    return TrajectoryPoints(positions=np.asarray(rows, dtype=np.float64), times_ns=times)
