@@ -1,152 +1,42 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The one table of the node's parameters, and `NodeConfig` built from it.
-
-The node declares this table and hands the values over as a flat dict; `replay` reads the same dict from a parameter
-file. So a name, type, default or range exists once.
-"""
+"""`NodeConfig`: the parameters of one node, checked, and matched with the checkpoint by name."""
 
 from __future__ import annotations
 
 import difflib
-import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
-import yaml
-
-
-class ConfigError(ValueError):
-    """A parameter, or its match with the checkpoint, is wrong. Names the parameter, what came, what would be right."""
-
-
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED: Final = _Required()
-"""Default of a parameter that has none: every robot must state it."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One row of the table. `type` is a key of `TYPES`; low / high bound numbers (open below with `low_open`)."""
-
-    name: str
-    type: str
-    default: Any
-    description: str
-    low: float | None = None
-    high: float | None = None
-    low_open: bool = False
-    choices: tuple[str, ...] | None = None
-    read_only: bool = False
-    example: str = ""
-
-    @property
-    def required(self) -> bool:
-        return self.default is REQUIRED
-
-    def named(self, **parts: str) -> Parameter:
-        """This row for one camera or joint: `<name>` in name and description replaced."""
-        fields = {**self.__dict__}
-        for key in ("name", "description", "default", "example"):
-            if isinstance(fields[key], str):
-                fields[key] = fields[key].replace("<name>", parts["name"])
-        return Parameter(**fields)
-
-
-TRIGGERS = ("timer", "camera", "free")
-TRANSPORTS: Final = {"raw": "<name>/image_raw", "compressed": "<name>/image_raw/compressed"}
-"""Transport of a camera → its default topic."""
-STAMP_SOURCES = ("auto", "header", "arrival")
-
-PARAMETERS: Final = (
-    Parameter("checkpoint", "string", REQUIRED, "Folder of the checkpoint.", example="/data/pi05_my_task"),
-    Parameter("tokenizer", "string", "", "Tokenizer file or folder, when the checkpoint has none."),
-    Parameter("device", "string", "cpu", "Device that runs the policy."),
-    Parameter(
-        "precision", "string", "", "Precision of the weights; empty = the device's.", choices=("", "fp32", "bf16")
-    ),
-    Parameter("num_inference_steps", "int", 0, "Denoising steps; 0 = the checkpoint's.", low=0, high=1000),
-    Parameter("cpu_threads", "int", 0, "Threads of torch on the CPU; 0 = torch's choice.", low=0, high=1024),
-    Parameter("instruction", "string", "", "Instruction at start; the newest message on ~/instruction replaces it."),
-    Parameter("seed", "int", 0, "Key of the start noise.", low=0, high=2**63 - 1),
-    Parameter("trigger", "string", "timer", "What starts a decision.", choices=TRIGGERS),
-    Parameter("trigger_camera", "string", "", "Camera whose images start decisions, for trigger: camera."),
-    Parameter("decision_rate", "double", 5.0, "Hz of decisions, for trigger: timer.", low=0, high=1000, low_open=True),
-    Parameter(
-        "action_rate_hz",
-        "double",
-        REQUIRED,
-        "Hz at which the steps of a chunk are executed; no checkpoint holds it.",
-        low=0,
-        high=10000,
-        low_open=True,
-        example="30.0",
-    ),
-    Parameter("cameras", "string_list", REQUIRED, "Names of the node's cameras.", example="[front, wrist]"),
-    Parameter(
-        "joint_names",
-        "string_list",
-        REQUIRED,
-        "Joints of the state vector, in the policy's order.",
-        example="[shoulder, elbow, gripper]",
-    ),
-    Parameter("joint_max_age", "double", 0.5, "s; an older joint is not ready.", low=0, high=3600, low_open=True),
-    Parameter("action_names", "string_list", [], "Joints of the action vector; empty = joint_names."),
-    Parameter(
-        "max_skew", "double", 0.0, "s between the oldest and the newest required source; 0 = off.", low=0, high=3600
-    ),
-    Parameter(
-        "stamp_source",
-        "string",
-        "auto",
-        "Time of a message: its header (auto falls back to arrival when that stamp is unusable), or its arrival.",
-        choices=STAMP_SOURCES,
-    ),
-    Parameter("debug_images", "double", 0.0, "Hz of ~/model_image/<camera>; 0 = off.", low=0, high=1000),
-    Parameter("autostart", "bool", False, "Configure and activate without a lifecycle manager.", read_only=True),
+from flashrt_ros.observation import JOINT_STATES
+from flashrt_ros.parameter_file import load_parameter_file
+from flashrt_ros.parameter_table import (
+    PARAMETERS,
+    REQUIRED,
+    ROS_OWNED,
+    TRANSPORTS,
+    ConfigError,
+    Parameter,
+    camera_parameters,
+    joint_parameters,
+    parameter_table,
+    read_value,
 )
 
-CAMERA_PARAMETERS: Final = (
-    Parameter("camera.<name>.slot", "string", "<name>", "Camera slot of the checkpoint."),
-    Parameter("camera.<name>.topic", "string", "", "Topic; empty = <name>/image_raw, plus /compressed if compressed."),
-    Parameter("camera.<name>.transport", "string", "raw", "Message type.", choices=tuple(TRANSPORTS)),
-    Parameter("camera.<name>.max_age", "double", 0.5, "s; an older image is not ready.", low=0, high=3600, low_open=True),
-    Parameter("camera.<name>.required", "bool", True, "false: without a fresh image the slot is masked as in training."),
-    Parameter("camera.<name>.swap_red_blue", "bool", False, "For drivers that label red and blue the wrong way round."),
-)
-
-JOINT_PARAMETERS: Final = (
-    Parameter("joint.<name>.scale", "double", 1.0, "Policy value = scale · message + offset."),
-    Parameter("joint.<name>.offset", "double", 0.0, "Policy value = scale · message + offset."),
-)
-
-ROS_OWNED = ("use_sim_time", "start_type_description_service", "qos_overrides.")
-"""Parameters that every ROS node has: a parameter file may set them, they are not ours to read."""
-
-
-def camera_parameters(camera: str) -> tuple[Parameter, ...]:
-    """The rows of one camera."""
-    return tuple(row.named(name=camera) for row in CAMERA_PARAMETERS)
-
-
-def joint_parameters(joint: str) -> tuple[Parameter, ...]:
-    """The rows of one joint of `joint_names`."""
-    return tuple(row.named(name=joint) for row in JOINT_PARAMETERS)
-
-
-def parameter_table(cameras: Iterable[str], joints: Iterable[str]) -> dict[str, Parameter]:
-    """Every parameter of a node with these cameras and joints, by full name."""
-    rows = list(PARAMETERS)
-    for camera in cameras:
-        rows += camera_parameters(camera)
-    for joint in joints:
-        rows += joint_parameters(joint)
-    return {row.name: row for row in rows}
+__all__ = [
+    "PARAMETERS",
+    "REQUIRED",
+    "CameraConfig",
+    "ConfigError",
+    "JointConfig",
+    "NodeConfig",
+    "Parameter",
+    "camera_parameters",
+    "joint_parameters",
+    "load_parameter_file",
+    "parameter_table",
+]
 
 
 @dataclass(frozen=True)
@@ -213,10 +103,27 @@ class NodeConfig:
     def from_dict(cls, flat: Mapping[str, Any]) -> NodeConfig:
         """Check `flat` (full parameter name → value) against the table.
 
-        Raises ConfigError for an unknown parameter (with the nearest known name), a wrong type or range, a missing
-        required one (with an example), repeated names, and a trigger camera that is not among the cameras.
+        Raises ConfigError for an unknown parameter (with the nearest known name), a wrong type or range, a
+        missing required one (with an example), repeated names, a trigger camera that is not a camera.
         """
-        raise NotImplementedError
+        given = {name: value for name, value in flat.items() if not name.startswith(ROS_OWNED)}
+        rows = {row.name: row for row in PARAMETERS}
+        _refuse_unknown([name for name in given if not name.startswith(tuple(_OWNERS))], rows)
+        lists = {name: read_value(rows[name], given) for name in ("cameras", "joint_names")}
+        table = parameter_table(lists["cameras"], lists["joint_names"])
+        _refuse_unowned(given, lists)
+        _refuse_unknown(given, table)
+        values = {name: read_value(row, given) for name, row in table.items()}
+        own = {name: values[name] for name in rows if name not in lists}
+        own["action_names"] = own["action_names"] or lists["joint_names"]
+        cameras = tuple(_camera(name, values) for name in lists["cameras"])
+        joints = tuple(_joint(name, values) for name in lists["joint_names"])
+        if own["trigger"] == "camera" and own["trigger_camera"] not in lists["cameras"]:
+            raise ConfigError(
+                f"parameter 'trigger_camera' is {own['trigger_camera']!r}; with `trigger: camera` it must be "
+                f"one of `cameras` ({', '.join(lists['cameras'])})"
+            )
+        return cls(cameras=cameras, joints=joints, **own)
 
     @property
     def joint_names(self) -> tuple[str, ...]:
@@ -228,13 +135,101 @@ class NodeConfig:
         Returns lines for the start log: which camera fills which slot, slots that stay empty (masked).
         Raises ConfigError that lists both sides.
         """
-        raise NotImplementedError
+        notes = self._bind_cameras(policy)
+        _check_width("joint_names", self.joint_names, "state", policy.state_dim)
+        _check_width("action_names", self.action_names, "action", policy.action_dim)
+        stored = tuple(policy.action_names or ())
+        if stored != self.action_names and sorted(stored) == sorted(self.action_names):
+            raise ConfigError(
+                f"action_names has the checkpoint's joints in another order: "
+                f"parameter {', '.join(self.action_names)}; checkpoint {', '.join(stored)}"
+            )
+        return notes
+
+    def _bind_cameras(self, policy: PolicyShape) -> tuple[str, ...]:
+        bound = ", ".join(f"{camera.name} → {camera.slot}" for camera in self.cameras)
+        both = (
+            f"Cameras of the node (camera → slot): {bound}; "
+            f"slots of the checkpoint: {', '.join(policy.cameras) or 'none'}"
+        )
+        known = {alias: slot for slot in policy.cameras for alias in _slot_names(slot)}
+        filled: dict[str, str] = {}  # slot → camera
+        for camera in self.cameras:
+            slot = known.get(camera.slot)
+            if slot is None:
+                raise ConfigError(
+                    f"camera '{camera.name}' is bound to slot '{camera.slot}', which the checkpoint "
+                    f"does not have: set camera.{camera.name}.slot. {both}"
+                )
+            if slot in filled:
+                raise ConfigError(
+                    f"cameras '{filled[slot]}' and '{camera.name}' both fill slot '{slot}'. {both}"
+                )
+            filled[slot] = camera.name
+        notes = [f"slot {slot} ← camera {camera}" for slot, camera in filled.items()]
+        empty = [slot for slot in policy.cameras if slot not in filled and not _is_padding(slot)]
+        if empty:
+            notes.append(f"no camera fills {', '.join(empty)}: masked as a camera that is missing. {both}")
+        return tuple(notes)
 
 
-def load_parameter_file(path: str | Path, node_name: str = "policy") -> dict[str, Any]:
-    """Read a ROS parameter file into a flat dict (nested maps joined with dots) for the node `node_name`.
+_OWNERS = {
+    "camera.": "cameras",
+    "joint.": "joint_names",
+}  # prefix of a parameter → list that must name its owner
 
-    Sections `/**`, the node's name, its full name and namespace sections count, later ones win.
-    Raises ConfigError naming the file when it is no parameter file or no section fits.
-    """
-    raise NotImplementedError
+
+def _refuse_unowned(given: Iterable[str], lists: Mapping[str, Sequence[str]]) -> None:
+    for name in given:
+        for prefix, listed_in in _OWNERS.items():
+            owner = name.removeprefix(prefix).rpartition(".")[0]
+            if name.startswith(prefix) and owner and owner not in lists[listed_in]:
+                known = ", ".join(lists[listed_in])
+                raise ConfigError(f"parameter '{name}': '{owner}' is not in `{listed_in}` ({known})")
+
+
+def _refuse_unknown(given: Iterable[str], known: Mapping[str, Parameter]) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"unknown parameter '{name}': {hint}")
+
+
+def _slot_names(slot: str) -> tuple[str, str, str]:
+    """The names under which a slot may be written: in full, its last component, and GR00T's `video.` form."""
+    last = slot.rpartition(".")[2]
+    return slot, last, f"video.{last}"
+
+
+def _is_padding(slot: str) -> bool:
+    """LeRobot's `empty_cameras` are slots that nobody ever fills."""
+    return slot.rpartition(".")[2].startswith("empty_camera_")
+
+
+def _check_width(parameter: str, names: Sequence[str], vector: str, width: int) -> None:
+    if len(names) != width:
+        raise ConfigError(
+            f"{parameter} has {len(names)} joints ({', '.join(names)}), "
+            f"but the checkpoint's {vector} vector has {width} values"
+        )
+
+
+def _camera(name: str, values: Mapping[str, Any]) -> CameraConfig:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name == JOINT_STATES:
+        raise ConfigError(
+            f"camera name '{name}' cannot be used in topic names: letters, digits and _, "
+            f"a letter first, and not '{JOINT_STATES}'"
+        )
+    own = {f.name: values[f"camera.{name}.{f.name}"] for f in fields(CameraConfig) if f.name != "name"}
+    own["topic"] = own["topic"] or TRANSPORTS[own["transport"]].replace("<name>", name)
+    return CameraConfig(name=name, **own)
+
+
+def _joint(name: str, values: Mapping[str, Any]) -> JointConfig:
+    joint = JointConfig(name, values[f"joint.{name}.scale"], values[f"joint.{name}.offset"])
+    if joint.scale == 0.0:
+        raise ConfigError(
+            f"parameter 'joint.{name}.scale' is 0.0: the joint's position would be lost; must not be 0"
+        )
+    return joint
