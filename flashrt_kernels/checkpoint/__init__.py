@@ -1,0 +1,19 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: strict readers, key maps, normalisation statistics, tokenizer."""
+
+from flashrt_kernels.checkpoint.config import PolicyConfig
+from flashrt_kernels.checkpoint.dims import GemmaDims, ModelDims, VisionDims
+from flashrt_kernels.checkpoint.lerobot import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint.normaliser import Normaliser
+from flashrt_kernels.checkpoint.tokenizer import Tokenizer
+
+__all__ = [
+    "GemmaDims",
+    "LeRobotCheckpoint",
+    "ModelDims",
+    "Normaliser",
+    "PolicyConfig",
+    "Tokenizer",
+    "VisionDims",
+    "load_lerobot",
+]

@@ -1,0 +1,100 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""LeRobot's normalisation as one affine map per feature, in float32."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_kernels.checkpoint.fields import listed
+from flashrt_kernels.errors import CheckpointError
+
+Floats = NDArray[np.float32]
+
+# Mode → the statistics it needs. Source of the formulas: lerobot 0.6.1, processor/normalize_processor.py.
+MODES: dict[str, tuple[str, ...]] = {
+    "IDENTITY": (),
+    "MEAN_STD": ("mean", "std"),
+    "MIN_MAX": ("min", "max"),
+    "QUANTILES": ("q01", "q99"),
+    "QUANTILE10": ("q10", "q90"),
+}
+STATISTICS = ("mean", "std", "min", "max", "q01", "q10", "q50", "q90", "q99")
+
+
+@dataclass(frozen=True, eq=False)
+class Normaliser:
+    """One feature of D dimensions.
+
+    normalised = mul · (x − offset) / divisor − sub
+    x          = (normalised + sub) / mul · span + offset
+
+    evaluated left to right in float32, which gives LeRobot's values bit for bit. `divisor` and `span` differ
+    only for MEAN_STD, where LeRobot adds eps on the way in and not on the way out. No clipping. `zero_range`
+    lists the dimensions whose statistics span nothing; there eps stands for the span.
+    """
+
+    mode: str
+    stats: Mapping[str, Floats]  # each [D]
+    mul: float
+    sub: float
+    offset: Floats  # [D]
+    divisor: Floats  # [D]
+    span: Floats  # [D]
+    zero_range: tuple[int, ...]
+
+    def normalise(self, x: Floats) -> Floats:
+        """[..., D] in robot units → [..., D]."""
+        mul, sub = np.float32(self.mul), np.float32(self.sub)
+        return mul * (np.asarray(x, np.float32) - self.offset) / self.divisor - sub
+
+    def unnormalise(self, y: Floats) -> Floats:
+        """[..., D] normalised → [..., D] in robot units."""
+        mul, sub = np.float32(self.mul), np.float32(self.sub)
+        return (np.asarray(y, np.float32) + sub) / mul * self.span + self.offset
+
+
+def make_normaliser(
+    file: Path, feature: str, mode: str, stats: Mapping[str, Floats], width: int, eps: float
+) -> Normaliser:
+    """The normaliser of `feature` from the statistics in `file`.
+
+    Raises `CheckpointError` for statistics that are missing, not [width], non-finite or the wrong way round.
+    """
+    needed = MODES[mode]
+    missing = [f"{feature}.{name}" for name in needed if name not in stats]
+    if missing:
+        have = listed(sorted(f"{feature}.{name}" for name in stats)) or f"nothing for {feature}"
+        raise CheckpointError(f"{file}: {listed(missing)} missing, needed for {mode}; the file has {have}")
+    for name in needed:
+        _check_statistic(file, f"{feature}.{name}", stats[name], width)
+    kept = {name: stats[name] for name in STATISTICS if name in stats and stats[name].shape == (width,)}
+    epsilon = np.float32(eps)
+    if mode == "IDENTITY":
+        zeros, ones = np.zeros(width, np.float32), np.ones(width, np.float32)
+        return Normaliser(mode, kept, 1.0, 0.0, zeros, ones, ones, ())
+    low, second = stats[needed[0]], stats[needed[1]]
+    span = second if mode == "MEAN_STD" else second - low
+    reversed_dims = [str(i) for i in np.flatnonzero(span < 0)]
+    if reversed_dims:
+        problem = "negative" if mode == "MEAN_STD" else f"below {feature}.{needed[0]}"
+        raise CheckpointError(
+            f"{file}: {feature}.{needed[1]} is {problem} in dimension(s) {listed(reversed_dims)}"
+        )
+    zero_range = tuple(int(i) for i in np.flatnonzero(span == 0))
+    if mode == "MEAN_STD":
+        return Normaliser(mode, kept, 1.0, 0.0, low, span + epsilon, span, zero_range)
+    span = np.where(span == 0, epsilon, span)
+    return Normaliser(mode, kept, 2.0, 1.0, low, span, span, zero_range)
+
+
+def _check_statistic(file: Path, key: str, value: Floats, width: int) -> None:
+    if value.shape != (width,):
+        raise CheckpointError(
+            f"{file}: {key} has shape {list(value.shape)}, expected [{width}] as in config.json"
+        )
+    bad = [str(i) for i in np.flatnonzero(~np.isfinite(value))]
+    if bad:
+        raise CheckpointError(f"{file}: {key} is NaN or infinite in dimension(s) {listed(bad)}")

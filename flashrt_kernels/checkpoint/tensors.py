@@ -1,0 +1,109 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Safetensors files: opened without trust, compared with the expected tensors, checked to be finite."""
+
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from flashrt_kernels.checkpoint.fields import listed
+from flashrt_kernels.checkpoint.layout import TensorSpec
+from flashrt_kernels.errors import CheckpointError
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_FOREIGN_STARTS = {
+    b"\x80": "a pickle, which is never loaded; convert it to safetensors",
+    b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
+    b"<": "an HTML or XML page, not a downloaded weight file",
+}
+
+
+def read_all(path: Path) -> dict[str, Tensor]:
+    """Every tensor of `path`, memory-mapped where the platform can.
+
+    Raises `CheckpointError` when the file is absent, truncated or not a safetensors file.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file{_nearby(path)}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: {_diagnosis(path)} ({error})") from error
+
+
+def _nearby(path: Path) -> str:
+    """Files that a user may have meant, for the message of a missing file."""
+    patterns = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt", "*.pth", "*.ckpt")
+    found = sorted(file.name for pattern in patterns for file in path.parent.glob(pattern))
+    if not found:
+        return ""
+    return f"; the folder has {listed(found)}, but only one file of that name in safetensors format is read"
+
+
+def _diagnosis(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(32)
+    if zipfile.is_zipfile(path):
+        return "a zip archive (torch.save?), which is never loaded; convert it to safetensors"
+    for magic, meaning in _FOREIGN_STARTS.items():
+        if start.startswith(magic):
+            return meaning
+    return f"truncated or not a safetensors file ({path.stat().st_size} bytes); copy it again"
+
+
+def match(
+    path: Path,
+    found: dict[str, Tensor],
+    expected: Iterable[TensorSpec],
+    canonical: Callable[[str], str | None],
+) -> dict[str, Tensor]:
+    """The tensors of `found` under their canonical keys, exactly the expected ones.
+
+    `canonical` maps a key of the file to its canonical name, or to None when the tensor is to be ignored.
+    Raises `CheckpointError` listing every missing, unexpected, contradictory, mis-shaped or mis-typed tensor.
+    """
+    specs = {spec.key: spec for spec in expected}
+    tensors: dict[str, Tensor] = {}
+    unexpected, shapes, dtypes, repeated = [], [], [], []
+    for key, tensor in found.items():
+        name = canonical(key)
+        if name is None:
+            continue
+        if name not in specs:
+            unexpected.append(key)
+            continue
+        if name in tensors and not torch.equal(tensors[name], tensor):
+            repeated.append(f"{key} differs from an earlier tensor that also stands for {name}")
+        if tuple(tensor.shape) != specs[name].shape:
+            shapes.append(f"{key} is {list(tensor.shape)}, expected {list(specs[name].shape)}")
+        if tensor.dtype not in _DTYPES:
+            dtypes.append(f"{key} is {tensor.dtype}, expected float32, bfloat16 or float16")
+        tensors[name] = tensor
+    problems = {
+        "missing": [key for key in specs if key not in tensors],
+        "unexpected": unexpected,
+        "wrong shape": shapes,
+        "wrong dtype": dtypes,
+        "contradictory": repeated,
+    }
+    lines = [f"  {kind} ({len(names)}): {listed(names)}" for kind, names in problems.items() if names]
+    if lines:
+        raise CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
+    return {key: tensors[key] for key in specs}
+
+
+def check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Raises `CheckpointError` listing every tensor of `path` that holds NaN or infinity."""
+    bad = []
+    for key, tensor in tensors.items():
+        # One pass without a copy, also over files larger than the memory: NaN propagates into both extremes.
+        low, high = torch.aminmax(tensor)
+        if not (torch.isfinite(low) and torch.isfinite(high)):
+            count = int((~torch.isfinite(tensor)).sum())
+            bad.append(f"{key} ({count} of {tensor.numel()} values)")
+    if bad:
+        raise CheckpointError(f"{path}: NaN or infinity in {len(bad)} tensor(s): {listed(bad)}")
