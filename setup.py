@@ -5,6 +5,7 @@ colcon reads package.xml (ament_cmake) and never comes here. pip comes here, and
 executables, launch files and parameter files.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -50,14 +51,15 @@ class BuildPy(build_py):
         super().run()
         if self.editable_mode:
             raise SystemExit(
-                "flashrt_ros cannot be installed with `pip install -e`: its messages would not be found at run "
-                "time. Run `pip install --no-build-isolation .` once and start Python from the source tree: "
-                "its modules win over the installed ones."
+                "flashrt_ros cannot be installed with `pip install -e`: its messages would not be found at "
+                "run time. `make install` installs it so that edited modules need no re-installation."
             )
         build_temp = Path(self.get_finalized_command("build").build_temp).resolve()
-        stage = build_temp / "stage"
+        # One CMake cache for each environment: a cache that names another ROS release builds against that.
+        build = build_temp / f"cmake-{hashlib.sha256(sys.prefix.encode()).hexdigest()[:8]}"
+        stage = build / "stage"
         shutil.rmtree(stage, ignore_errors=True)
-        run_cmake(build_temp / "cmake", stage)
+        run_cmake(build, stage)
         site = next(stage.glob("lib/python3*/site-packages"))
         generated = site / NAME
         for file in [*generated.glob("*.so"), *generated.glob("msg/*.py")]:
