@@ -100,14 +100,14 @@ class Arm:
         self,
         names: Sequence[str],
         times_s: Sequence[float],
-        points: Sequence[Sequence[float]],
+        points: Sequence[Sequence[float] | np.ndarray],
         now_s: float,
         start_s: float | None = None,
     ) -> None:
         """Replace the trajectory: `points[k]` (columns `names`) is due `times_s[k]` seconds after `start_s`.
 
-        `start_s` None means now. Raises `TrajectoryError` when a controller would reject the trajectory; the arm
-        then keeps its old one.
+        `start_s` None means now. Raises `TrajectoryError` when a controller would reject the trajectory; the
+        arm then keeps its old one.
         """
         order = self._column_order(names)
         rows = _checked_points(points, len(names))[:, order]  # [points, D]
@@ -140,7 +140,7 @@ class Arm:
         self.velocities = moved / dt
 
 
-def _checked_points(points: Sequence[Sequence[float]], width: int) -> np.ndarray:
+def _checked_points(points: Sequence[Sequence[float] | np.ndarray], width: int) -> np.ndarray:
     if len(points) == 0:
         raise TrajectoryError("the trajectory has no points; at least one is needed")
     for index, point in enumerate(points):

@@ -46,7 +46,7 @@ class Ticker:
 
 
 class CameraOutput:
-    """One camera: a publisher and a message whose pixels are drawn in place, so that Python copies no frame."""
+    """One camera: a publisher and a message whose pixels are drawn in place, so Python copies no frame."""
 
     def __init__(self, node: Node, name: str, draw: Callable[[np.ndarray, ArmPose], None]) -> None:
         self._draw = draw

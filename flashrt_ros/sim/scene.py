@@ -75,7 +75,7 @@ class Camera:
     focal: float  # pixels
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """World points [..., 3] → pixels [..., 2] (wrong where the depth is below `NEAR`) and depths [...]."""
+        """World points [..., 3] → pixels [..., 2] (wrong at depths below `NEAR`) and depths [...]."""
         seen = (points - self.position) @ self.rotation.T  # [..., 3]
         depth = seen[..., 2]
         pixels = self.focal * seen[..., :2] / np.maximum(depth, NEAR)[..., None]
