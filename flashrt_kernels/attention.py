@@ -1,0 +1,51 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Scaled dot-product attention over fixed sequences, with grouped key/value heads and masks."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from flashrt_kernels.kernel import BOOL, FLOAT, In, Out, kernel
+
+
+@kernel(
+    q=In("queries heads*head_dim", FLOAT, align=16),
+    k=In("keys kv_heads*head_dim", FLOAT, align=16),
+    v=In("keys kv_heads*head_dim", FLOAT, align=16),
+    key_valid=In("keys//sequences", BOOL, optional=True),
+    mask=In("queries//sequences keys//sequences", BOOL, optional=True),
+    out=Out("queries heads*head_dim", FLOAT, like="q"),
+    multiples=[("heads", "kv_heads"), ("queries", "sequences"), ("keys", "sequences")],
+)
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    key_valid: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    out: torch.Tensor,
+    *,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    sequences: int = 1,
+) -> None:
+    """softmax(q·kᵀ / √head_dim)·v per head (Vaswani et al. 2017), softmax in fp32.
+
+    key_valid (True = may be seen) holds for all queries, mask for each; both apply. A query that sees no key gives 0.
+    kv_heads < heads: consecutive query heads share one. sequences > 1: rows are that many sequences of equal length
+    one after another, each attending only within itself under the same masks.
+    """
+    split_q = (
+        q.float().view(sequences, -1, heads, head_dim).transpose(1, 2)
+    )  # [sequences, heads, queries, head_dim]
+    split_k = k.float().view(sequences, -1, kv_heads, head_dim).transpose(1, 2)
+    split_v = v.float().view(sequences, -1, kv_heads, head_dim).transpose(1, 2)
+    visible = key_valid if mask is None else mask if key_valid is None else mask & key_valid
+    if visible is not None:
+        visible = visible.expand(1, 1, split_q.shape[2], split_k.shape[2])
+    result = F.scaled_dot_product_attention(
+        split_q, split_k, split_v, attn_mask=visible, enable_gqa=heads != kv_heads
+    )
+    out.view(sequences, -1, heads, head_dim).copy_(result.transpose(1, 2))
