@@ -1,0 +1,140 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What the node knows about itself: collects the facts behind `/diagnostics`, speaks once when a reason
+changes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from flashrt_ros import diagnostics
+from flashrt_ros.diagnostics import DecisionFacts, SourceFacts
+from flashrt_ros.ingest import SourceCounts
+from flashrt_ros.observation import JOINT_STATES, NS_PER_S, Decision, NotReady, Rejected
+
+if TYPE_CHECKING:
+    from diagnostic_msgs.msg import DiagnosticStatus
+    from rclpy.node import Node
+
+    from flashrt_ros.running import Running
+
+CLOCK_PATIENCE_S = 1.0
+
+
+class Health:
+    """`fault` is the last error (until the next configure or activate), `phase` the step that configure is
+    at."""
+
+    def __init__(self, node: Node) -> None:
+        self.fault: str | None = None
+        self.phase: str | None = None
+        self._node = node
+        self._prefix = node.get_fully_qualified_name().lstrip("/")
+        self._reason: tuple[str, ...] | None = None
+        self._missed = 0
+        self._born = time.monotonic()
+        self._clock_warned = False
+
+    def at(self, phase: str | None) -> None:
+        """Note the step of configure, None when there is none."""
+        self.phase = phase
+
+    def changed_reason(self, skipped: NotReady | Rejected | None) -> str | None:
+        """The reason in words when it is another than last time, else None; None in: decisions flow."""
+        if skipped is None:
+            key: tuple[str, ...] | None = None
+        else:
+            key = skipped.keys if isinstance(skipped, NotReady) else (skipped.kind,)
+        if key == self._reason:
+            return None
+        self._reason = key
+        if skipped is None:
+            return None
+        return f"no actions: {skipped}" if isinstance(skipped, NotReady) else f"no actions: {skipped.reason}"
+
+    def report(self, running: Running | None, *, active: bool, state: str) -> list[DiagnosticStatus]:
+        """Every status of now. Not while a transition changes `running`; pulls the sources when nobody else
+        does."""
+        statuses = [self._state(running, state)]
+        if running is None:
+            return statuses
+        last = running.decider.last
+        if active:
+            not_ready = last if isinstance(last, NotReady) else None
+        else:
+            running.inputs.pull()
+            not_ready = running.decider.check(self._node.get_clock().now().nanoseconds)
+        facts = self._decisions(running, not_ready, active)
+        statuses.append(diagnostics.decision_status(self._prefix, facts, active=active))
+        counts = running.ingest.counts()
+        for name in running.inputs.sources:
+            source = _source_facts(running, name, counts[name])
+            statuses.append(diagnostics.source_status(self._prefix, source, not_ready, active=active))
+        return statuses
+
+    def _state(self, running: Running | None, state: str) -> DiagnosticStatus:
+        values: dict[str, object] = {}
+        if running is not None:
+            values = {
+                "policy": running.policy.name,
+                "checkpoint": running.config.checkpoint,
+                "device": running.config.device,
+                "clock_jumps": running.ingest.clock_jumps,
+            }
+        fault = self.fault or self._missing_clock()
+        return diagnostics.state_status(self._prefix, state, values, fault=fault, phase=self.phase)
+
+    def _missing_clock(self) -> str | None:
+        """R22: simulated time that never starts looks like every source being silent."""
+        clock = self._node.get_clock()
+        if not self._node.get_parameter("use_sim_time").value or clock.now().nanoseconds > 0:
+            return None
+        if time.monotonic() - self._born < CLOCK_PATIENCE_S:
+            return None
+        text = "use_sim_time is set but nothing is received on /clock"
+        if not self._clock_warned:
+            self._clock_warned = True
+            self._node.get_logger().error(text)
+        return text
+
+    def _decisions(self, running: Running, not_ready: NotReady | None, active: bool) -> DecisionFacts:
+        decider, config = running.decider, running.config
+        missed, self._missed = running.thread.missed - self._missed, running.thread.missed
+        last = decider.last
+        observed: dict[str, Any] = {}
+        if isinstance(last, Decision):
+            observed = {"ages_ms": last.observation.ages_ms, "skew_ms": last.observation.skew_ms}
+        windows = {**decider.windows, "overhead": running.outputs.overhead}
+        return DecisionFacts(
+            rate_hz=decider.rate.hz(time.monotonic_ns()) if active else 0.0,
+            wanted_hz=config.decision_rate if config.trigger == "timer" else None,
+            sequence=decider.sequence,
+            epoch=decider.epoch,
+            instruction=decider.instruction,
+            counts=decider.counts,
+            summaries={name: window.summary() for name, window in windows.items()},
+            missed=running.thread.missed,
+            missed_now=missed,
+            expired=running.outputs.expired,
+            not_ready=not_ready,
+            rejected=last.reason if active and isinstance(last, Rejected) else None,
+            **observed,
+        )
+
+
+def _source_facts(running: Running, name: str, counts: SourceCounts) -> SourceFacts:
+    source = running.inputs.sources[name]
+    camera = next((camera for camera in running.config.cameras if camera.name == name), None)
+    traffic, wall_ns = source.traffic, time.time_ns()
+    return SourceFacts(
+        name=name,
+        topic=source.topic,
+        required=name == JOINT_STATES or (camera is not None and camera.required),
+        max_age_s=camera.max_age if camera is not None else running.config.joint_max_age,
+        rate_hz=traffic.rate(wall_ns),
+        silent_s=max(0, wall_ns - traffic.newest_ns) / NS_PER_S if traffic.newest_ns else None,
+        published=traffic.published,
+        skipped=traffic.skipped,
+        counts=counts,
+        conflicts=tuple(source.conflicts()),
+    )

@@ -1,0 +1,102 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Everything the node listens to: cameras, joint states, the instruction."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import String
+
+from flashrt_ros.ingest import Ingest
+from flashrt_ros.observation import JOINT_STATES
+from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.sources import JOINT_DEPTH, Source, open_source
+
+CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage}
+
+
+class Inputs:
+    """The cameras and joint states of `config`, pulled into `ingest` when somebody wants to look."""
+
+    def __init__(self, node: Node, config: NodeConfig, ingest: Ingest) -> None:
+        self.sources: dict[str, Source] = {}
+        self._node, self._config, self._ingest = node, config, ingest
+
+    def open(self, on_trigger: Callable[[], None], *, on_demand: bool = True) -> None:
+        """Subscribe to every source; `on_trigger` is called (executor's thread) at each image of the trigger
+        camera."""
+        config = self._config
+        triggering = config.trigger_camera if config.trigger == "camera" else None
+        for camera in config.cameras:
+            self.sources[camera.name] = open_source(
+                self._node,
+                camera.name,
+                CAMERA_MESSAGES[camera.transport],
+                camera.topic,
+                depth=1,
+                on_message=on_trigger if camera.name == triggering else None,
+                on_demand=on_demand,
+            )
+        self.sources[JOINT_STATES] = open_source(
+            self._node, JOINT_STATES, JointState, "joint_states", JOINT_DEPTH, on_demand=on_demand
+        )
+
+    def pull(self) -> None:
+        """Move what has arrived into the ingest. Arrival is converted from the middleware's wall clock to the
+        node's clock by its distance from now, which is exact on a real robot and close when simulated time
+        runs."""
+        now_ns, wall_ns = self._node.get_clock().now().nanoseconds, time.time_ns()
+        for name, source in self.sources.items():
+            for message, received_ns in source.drain():
+                self._ingest.put(name, message, now_ns - max(0, wall_ns - received_ns))
+
+    def close(self) -> None:
+        """Destroy the subscriptions."""
+        for source in self.sources.values():
+            source.close()
+
+
+class InstructionTopic:
+    """`~/instruction`, heard from latched and from volatile publishers (R26).
+
+    A transient-local subscription never matches a volatile publisher and a volatile one misses what was
+    latched before it came, so there are two; a message that both deliver is passed to `on_text` once.
+    """
+
+    def __init__(self, node: Node, on_text: Callable[[str], Any]) -> None:
+        self._node = node
+        self._on_text = on_text
+        self._seen: deque[tuple[Any, str]] = deque(maxlen=64)
+        self._subscriptions = [
+            node.create_subscription(
+                String,
+                "~/instruction",
+                self._receive,
+                QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE, durability=durability),
+                qos_overriding_options=QoSOverridingOptions.with_default_policies(entity_id=name),
+            )
+            for name, durability in (
+                ("latched", DurabilityPolicy.TRANSIENT_LOCAL),
+                ("volatile", DurabilityPolicy.VOLATILE),
+            )
+        ]
+
+    def _receive(self, message: String, info: Any) -> None:
+        # The writer's time stamp tells a repeated instruction from the same sample arriving twice.
+        sample = (info.get("source_timestamp"), message.data)
+        if sample in self._seen:
+            return
+        self._seen.append(sample)
+        self._on_text(message.data)
+
+    def close(self) -> None:
+        """Destroy both subscriptions."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)

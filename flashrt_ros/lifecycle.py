@@ -1,0 +1,62 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""How transitions fail in words, and how signals end the process."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+
+from flashrt_ros.parameters import ConfigError
+
+if TYPE_CHECKING:
+    from flashrt_ros.policy_node import PolicyNode
+
+
+class Refused(Exception):
+    """A transition cannot be done now; the text says why and what to do."""
+
+
+def transition(
+    callback: Callable[[PolicyNode, LifecycleState], TransitionCallbackReturn],
+) -> Callable[[PolicyNode, LifecycleState], TransitionCallbackReturn]:
+    """A transition that says what went wrong: rclpy itself drops the exception of a callback without a word.
+
+    Bad configuration → one line, FAILURE (the state before); anything else → traceback, ERROR (on_error).
+    """
+
+    @functools.wraps(callback)
+    def run(node: PolicyNode, state: LifecycleState) -> TransitionCallbackReturn:
+        try:
+            return callback(node, state)
+        except (ConfigError, Refused) as error:
+            node.health.fault = f"{callback.__name__} failed: {error}"
+            node.get_logger().error(node.health.fault)
+            return TransitionCallbackReturn.FAILURE
+        except Exception as error:
+            node.health.fault = f"{callback.__name__} failed: {type(error).__name__}: {error}"
+            node.get_logger().error(f"{node.health.fault}\n{traceback.format_exc()}")
+            return TransitionCallbackReturn.ERROR
+
+    return run
+
+
+class StopSignals:
+    """SIGINT and SIGTERM ask the node to stop; rclpy's own handler would shut the context under it.
+
+    A second signal ends the process at once, as it would without this handler.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        signal.signal(number, signal.SIG_DFL)

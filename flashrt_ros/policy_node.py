@@ -1,0 +1,330 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The lifecycle node: camera and joint messages in, action chunks out.
+
+Transitions run on the executor, decisions on a thread of their own, diagnostics on another. What configure
+builds is undone by cleanup in reverse order, from one stack; a configure that fails undoes the part that it
+had built.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.msg import State
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.signals import SignalHandlerOptions
+
+from flashrt_ros.decision import Decider, DecisionThread, Pacing
+from flashrt_ros.diagnostics import Heartbeat
+from flashrt_ros.health import Health
+from flashrt_ros.ingest import Ingest
+from flashrt_ros.inputs import Inputs, InstructionTopic
+from flashrt_ros.lifecycle import Refused, StopSignals, transition
+from flashrt_ros.node_parameters import NodeParameters
+from flashrt_ros.observation import Decision, NotReady, Rejected
+from flashrt_ros.outputs import Outputs
+from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.running import Running, load_policy_of
+
+SUCCESS, FAILURE, ERROR = (
+    TransitionCallbackReturn.SUCCESS,
+    TransitionCallbackReturn.FAILURE,
+    TransitionCallbackReturn.ERROR,
+)
+STOP_TIMEOUT_S = 2.0
+
+
+class PolicyNode(LifecycleNode):
+    """Runs one policy. `load_policy(config)` replaces the loading (tests, benchmarks); `on_demand=False`
+    receives images by callbacks; `cancelled` is asked during configure whether the process should stop
+    instead."""
+
+    def __init__(
+        self,
+        *,
+        load_policy: Callable[[NodeConfig], Any] = load_policy_of,
+        on_demand: bool = True,
+        cancelled: Callable[[], bool] = lambda: False,
+        **node_arguments: Any,
+    ) -> None:
+        super().__init__("policy", **node_arguments)
+        self._load_policy = load_policy
+        self._on_demand = on_demand
+        self._cancelled = cancelled
+        self._undo = ExitStack()
+        self._active = False
+        self._gate = (
+            threading.Lock()
+        )  # between the heartbeat looking at sources and transitions changing them
+        self.running: Running | None = None
+        self.health = Health(self)
+        self.parameters = NodeParameters(self, lambda: self.running is not None, self._on_parameter)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._heartbeat = Heartbeat(self._beat, self._on_beat_error)
+
+    # ---- configure: the start-up story, in order ----
+
+    @transition
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Read, load, bind, warm up, open outputs and inputs. Nothing stays when one of the steps fails."""
+        self.health.fault = None
+        with ExitStack() as undo:
+            undo.callback(self.health.at, None)
+            config = self._read_parameters()
+            policy = self._load(config, undo)
+            self._bind(config, policy)
+            self._warm_up(policy)
+            running = self._assemble(config, policy)
+            self._open(running, undo)
+            with self._gate:
+                self.running = running
+            undo.callback(self._forget)
+            self._undo = undo.pop_all()
+        self.health.at("configured")
+        # What configure allocated lives as long as the node: the collector need not walk it while deciding.
+        gc.collect()
+        gc.freeze()
+        return super().on_configure(state)
+
+    def _step(self, text: str) -> None:
+        if self._cancelled():
+            raise Refused("the process is stopping")
+        self.health.at(text)
+        self.get_logger().info(text)
+
+    def _read_parameters(self) -> NodeConfig:
+        self._step("configure 1/6: read parameters")
+        return NodeConfig.from_dict(self.parameters.read())
+
+    def _load(self, config: NodeConfig, undo: ExitStack) -> Any:
+        self._step(f"configure 2/6: load {config.checkpoint} on {config.device}")
+        policy = self._load_policy(config)
+        undo.callback(policy.close)
+        return policy
+
+    def _bind(self, config: NodeConfig, policy: Any) -> None:
+        self._step(f"configure 3/6: bind cameras and joints by name to {policy.name}")
+        for note in config.check_policy(policy):
+            self.get_logger().info(note)
+        policy.bind([camera.slot for camera in config.cameras])
+        for index, joint in enumerate(config.joints):
+            change = "" if (joint.scale, joint.offset) == (1.0, 0.0) else f" · {joint.scale} + {joint.offset}"
+            self.get_logger().info(f"state[{index}] = {joint.name}{change}")
+        for index, name in enumerate(config.action_names):
+            self.get_logger().info(f"action[{index}] = {name}")
+
+    def _warm_up(self, policy: Any) -> None:
+        self._step("configure 4/6: warm up")
+        policy.warm_up(progress=lambda text: self._step(f"configure 4/6: warm up: {text}"))
+
+    def _assemble(self, config: NodeConfig, policy: Any) -> Running:
+        self._step("configure 5/6: assemble")
+        ingest = Ingest(config, warn=self._warn, info=self._info)
+        inputs = Inputs(self, config, ingest)
+        outputs = Outputs(self, config, policy)
+        decider = Decider(policy, ingest, config, pull=inputs.pull)
+        thread = DecisionThread(
+            decider,
+            Pacing(config.trigger, config.decision_rate),
+            publish=self._on_decision,
+            now_ns=self._now_ns,
+            on_error=self._on_fatal,
+            on_skip=self._on_skip,
+        )
+        return Running(config, policy, ingest, inputs, outputs, decider, thread)
+
+    def _open(self, running: Running, undo: ExitStack) -> None:
+        self._step("configure 6/6: open publishers and subscriptions")
+        undo.callback(running.outputs.close)
+        undo.callback(running.inputs.close)
+        running.inputs.open(running.thread.trigger, on_demand=self._on_demand)
+        instruction = InstructionTopic(self, self._on_instruction)
+        undo.callback(instruction.close)
+
+    def _forget(self) -> None:
+        with self._gate:
+            self.running = None
+        gc.unfreeze()
+
+    # ---- the other transitions ----
+
+    @transition
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Open the publishers, start deciding."""
+        running = self._configured()
+        self.health.fault = None
+        result = super().on_activate(state)
+        with self._gate:
+            self._active = True
+        try:
+            running.thread.start()
+        except RuntimeError as error:
+            self._stop_deciding()
+            super().on_deactivate(state)
+            raise Refused(str(error)) from error
+        self.health.at(None)
+        self.get_logger().info("active: deciding")
+        return result
+
+    @transition
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop deciding; a decision in flight is waited for at most 2 s and never published (R49)."""
+        self._stop_deciding()
+        return super().on_deactivate(state)
+
+    @transition
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo configure in reverse. Refused while a decision is still in flight: it uses what would be
+        closed."""
+        if not self._stop_deciding():
+            raise Refused("a decision is still running; clean up again when it has ended")
+        self._undo.close()
+        return super().on_cleanup(state)
+
+    @transition
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Deactivate and clean up from wherever the node is."""
+        if self._stop_deciding():
+            self._undo.close()
+        return super().on_shutdown(state)
+
+    @transition
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo what the failed transition left, so that the node can be configured again."""
+        if self._stop_deciding():
+            self._undo.close()
+        return TransitionCallbackReturn.SUCCESS
+
+    def _configured(self) -> Running:
+        if self.running is None:
+            raise Refused("the node is not configured")
+        return self.running
+
+    def _stop_deciding(self) -> bool:
+        """Stop the thread; False when a decision is still in flight afterwards."""
+        if self.running is None:
+            return True
+        stopped = self.running.thread.stop(STOP_TIMEOUT_S)
+        if not stopped:
+            self.get_logger().warning(
+                f"a decision is still in flight after {STOP_TIMEOUT_S:g} s; its result will be dropped"
+            )
+        with self._gate:
+            self._active = False
+        return stopped
+
+    # ---- events ----
+
+    def _warn(self, kind: str, text: str) -> None:
+        self.get_logger().warning(text)
+
+    def _info(self, text: str) -> None:
+        self.get_logger().info(text)
+
+    def _now_ns(self) -> int:
+        return int(self.get_clock().now().nanoseconds)
+
+    def _on_instruction(self, text: str) -> None:
+        running = self.running
+        if running is not None and running.decider.set_instruction(text):
+            self.get_logger().info(f"instruction: {text!r}")
+
+    def _on_parameter(self, name: str, value: Any) -> None:
+        if name == "instruction":
+            self._on_instruction(value)
+        elif self.running is not None:
+            self.running.outputs.debug_images_hz = float(value)
+
+    def _on_decision(self, decision: Decision) -> None:
+        """Decision thread: a chunk to send."""
+        running = self._configured()
+        running.outputs.publish(decision)
+        self.health.changed_reason(None)
+
+    def _on_skip(self, skipped: NotReady | Rejected) -> None:
+        """Decision thread: no chunk this time."""
+        text = self.health.changed_reason(skipped)
+        if text is not None:
+            self.get_logger().warning(text)
+
+    def _on_fatal(self, error: Exception) -> None:
+        """Decision thread: the policy failed. The transition belongs to the executor's thread (R48)."""
+        self.health.fault = f"deactivated itself: {type(error).__name__}: {error}"
+        trace = "".join(traceback.format_exception(error))
+        self.get_logger().error(f"decision failed, the node deactivates itself\n{trace}")
+        if self.executor is not None:
+            self.executor.create_task(self._deactivate_after_fault)
+
+    def _deactivate_after_fault(self) -> None:
+        if self.state_id == State.PRIMARY_STATE_ACTIVE:
+            self.trigger_deactivate()
+
+    def _beat(self) -> None:
+        with self._gate:
+            statuses = self.health.report(self.running, active=self._active, state=self.state_label)
+        message = DiagnosticArray(status=statuses)
+        message.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(message)
+
+    def _on_beat_error(self, error: Exception) -> None:
+        self.get_logger().error("diagnostics failed\n" + "".join(traceback.format_exception(error)))
+
+    # ---- the process ----
+
+    @property
+    def state_id(self) -> int:
+        """lifecycle_msgs/State id of now."""
+        return int(self._state_machine.current_state[0])
+
+    @property
+    def state_label(self) -> str:
+        """Name of the state of now, as `ros2 lifecycle get` prints it."""
+        return str(self._state_machine.current_state[1])
+
+    def start(self) -> None:
+        """Configure and activate, without a lifecycle manager (parameter `autostart`)."""
+        if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+            self.trigger_activate()
+
+    def stop(self) -> None:
+        """Shut down from any state and silence the diagnostics."""
+        if self.state_id != State.PRIMARY_STATE_FINALIZED:
+            self.trigger_shutdown()
+        self._heartbeat.close()
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the node until SIGINT or SIGTERM; returns the exit code 0 after a clean stop."""
+    # A decision waits for the interpreter when another thread holds it; the default lets it hold 5 ms.
+    sys.setswitchinterval(0.0005)
+    signals = StopSignals()
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node = PolicyNode(cancelled=lambda: signals.requested)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        try:
+            if node.get_parameter("autostart").value:
+                executor.create_task(node.start)
+            while not signals.requested:
+                executor.spin_once(timeout_sec=0.1)
+        finally:
+            node.stop()
+            executor.shutdown()
+            node.destroy_node()
+    finally:
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
