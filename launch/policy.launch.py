@@ -1,0 +1,98 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Start the policy node, and configure and activate it.
+
+ros2 launch flashrt_ros policy.launch.py namespace:=arm params:=my_robot.yaml checkpoint:=/data/pi05_my_task
+"""
+
+import os
+from pathlib import Path
+
+from ament_index_python.packages import get_package_share_directory
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.conditions import IfCondition
+from launch.events import matches_action
+from launch.launch_context import LaunchContext
+from launch.launch_description import LaunchDescription
+from launch.launch_description_entity import LaunchDescriptionEntity
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import LifecycleNode
+from launch_ros.event_handlers import OnStateTransition
+from launch_ros.events.lifecycle import ChangeState
+from lifecycle_msgs.msg import Transition
+
+SHARE = Path(get_package_share_directory("flashrt_ros"))
+# Fast DDS 2 (Jazzy) and 3 (from Kilted on) read differently named variables.
+PROFILE_VARIABLE = (
+    "FASTRTPS_DEFAULT_PROFILES_FILE"
+    if os.environ.get("ROS_DISTRO") == "jazzy"
+    else "FASTDDS_DEFAULT_PROFILES_FILE"
+)
+ARGUMENTS = {
+    "namespace": ("", "namespace of the node; two robots are two namespaces"),
+    "params": (str(SHARE / "config" / "policy.yaml"), "parameter file"),
+    "checkpoint": ("", "folder of the checkpoint; empty = the parameter file's"),
+    "use_sim_time": ("false", "time from /clock"),
+    "autostart": ("true", "configure and activate; false leaves that to a lifecycle manager"),
+    # A camera is remapped in the same way, or by `camera.<name>.topic` in the parameter file:
+    #   remappings=[("front/image_raw", "/camera/color/image_raw"), ...]
+    "joint_states": ("joint_states", "topic of the joint states"),
+    "joint_trajectory": (
+        "joint_trajectory",
+        "topic of the trajectories: /arm_controller/joint_trajectory, …",
+    ),
+}
+
+
+def start_policy(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """The node with the values of the arguments, and the transitions that bring it to `active`."""
+    value = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    overrides: dict[str, object] = {"use_sim_time": value["use_sim_time"].lower() == "true"}
+    if value["checkpoint"]:
+        overrides["checkpoint"] = value["checkpoint"]
+    node = LifecycleNode(
+        package="flashrt_ros",
+        executable="policy_node",
+        name="policy",
+        namespace=value["namespace"],
+        parameters=[value["params"], overrides],
+        remappings=[(topic, value[topic]) for topic in ("joint_states", "joint_trajectory")],
+        output="screen",
+        emulate_tty=True,
+    )
+    autostart = IfCondition(LaunchConfiguration("autostart"))
+    activate = RegisterEventHandler(
+        OnStateTransition(
+            target_lifecycle_node=node,
+            start_state="configuring",
+            goal_state="inactive",
+            entities=[change_state(node, Transition.TRANSITION_ACTIVATE)],
+        ),
+        condition=autostart,
+    )
+    return [activate, node, change_state(node, Transition.TRANSITION_CONFIGURE, condition=autostart)]
+
+
+def change_state(node: LifecycleNode, transition: int, condition: IfCondition | None = None) -> EmitEvent:
+    """Ask `node` for a transition."""
+    event = ChangeState(lifecycle_node_matcher=matches_action(node), transition_id=transition)
+    return EmitEvent(event=event, condition=condition)
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Arguments, Fast DDS profile, node."""
+    profile = []
+    if PROFILE_VARIABLE not in os.environ:  # somebody's own profile wins
+        profile = [
+            SetEnvironmentVariable(PROFILE_VARIABLE, str(SHARE / "config" / "fastdds_large_images.xml"))
+        ]
+    declared = [
+        DeclareLaunchArgument(name, default_value=default, description=text)
+        for name, (default, text) in ARGUMENTS.items()
+    ]
+    return LaunchDescription([*declared, *profile, OpaqueFunction(function=start_policy)])
