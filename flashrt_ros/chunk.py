@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """From a `Decision` to the plain fields of both output messages. Pure functions, no ROS types.
 
-Row k of a chunk is the target that the robot should reach one step after `stamp + k·dt`, dt = 1 / `action_rate_hz`.
+Row k of a chunk is the target to reach one step after `stamp + k·dt`, dt = 1 / `action_rate_hz`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _ROUNDING = 1e-6  # of a step: an age of exactly k steps must count as k, not k 
 
 
 def is_finite(actions: np.ndarray) -> bool:
-    """True when every value of actions [H, D] is finite. One NaN rejects the whole chunk: rows depend on each other."""
+    """True when all of actions [H, D] is finite; one NaN rejects a whole chunk, its rows belong together."""
     return bool(np.isfinite(actions).all())
 
 
 def steps_consumed(age_s: float, rate_hz: float, first: bool) -> int:
-    """Rows of the chunk that lie in the past: whole steps of 1/rate_hz s within `age_s` s since the observation.
+    """Rows of the chunk that lie in the past: whole steps of 1/rate_hz within `age_s` since the observation.
 
-    0 for the first chunk of an epoch: the robot stood still while it was computed, so nothing was executed yet.
+    0 for the first chunk of an epoch: the robot stood still while it was computed, nothing was executed.
     May exceed the horizon; `trajectory_points` is empty then.
     """
     return 0 if first else max(0, math.floor(age_s * rate_hz + _ROUNDING))
 
 
 def decision_steps_consumed(decision: Decision, rate_hz: float) -> int:
-    """Rows of `decision` in the past when it finished: its age at the start plus its own duration (monotonic)."""
+    """Rows of `decision` in the past when it finished: age at its start plus its duration (monotonic)."""
     return steps_consumed((decision.age_ms + decision.total_ms) / 1e3, rate_hz, decision.first)
 
 
@@ -92,14 +92,14 @@ def chunk_fields(decision: Decision, consumed: int, rate_hz: float) -> ChunkFiel
 
 @dataclass(frozen=True)
 class TrajectoryPoints:
-    """trajectory_msgs/JointTrajectory without its names: stamp 0, positions[i] reached `times_ns[i]` after "now"."""
+    """trajectory_msgs/JointTrajectory without names: positions[i] are reached `times_ns[i]` after now."""
 
     positions: np.ndarray  # float64 [n, D], n = H - consumed
     times_ns: np.ndarray  # int64 [n]
 
 
 def trajectory_points(actions: np.ndarray, consumed: int, rate_hz: float) -> TrajectoryPoints | None:
-    """Point j ≥ 1 is row consumed + j − 1 of actions [H, D] at j/rate_hz s. None when every row is in the past."""
+    """Point j ≥ 1 is row consumed + j − 1 of actions [H, D] at j/rate_hz s; None when all is past (R36)."""
     rows = actions[consumed:]  # [n, D]
     if not len(rows):
         return None

@@ -3,34 +3,45 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import numpy as np
+
+from flashrt_kernels.errors import ObservationError
+from flashrt_ros.chunk import is_finite
 from flashrt_ros.ingest import Ingest
-from flashrt_ros.observation import Decision, NotReady, Rejected
+from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision, NotReady, Observation, Rejected
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Rate, Window
 
+WINDOWS: Final = ("age", "ingest", "policy", "total")
+IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
+SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
+
 
 class PolicyLike(Protocol):
-    """What a decision needs of a policy (flashrt_kernels.Policy, or a stub in tests)."""
+    """What a decision needs of a policy (flashrt_kernels.Policy, or a stub in tests).
 
-    name: str
+    `decide` returns an object with `actions` float32 [H, D] and `timings`, a dict of milliseconds.
+    """
 
-    def decide(self, *, images: Any, state: Any, instruction: str, seed: int, sequence: int) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    def decide(
+        self, images: Any, state: np.ndarray, instruction: str, *, seed: int, sequence: int
+    ) -> Any: ...
 
 
 class Decider:
-    """Observe → decide → check, synchronously. Owns sequence, epoch, seed and instruction."""
+    """Observe → decide → check, synchronously. Owns sequence, epoch, seed and instruction.
 
-    epoch: int
-    sequence: int
-    instruction: str
-    counts: dict[str, int]  # decided, not_ready, rejected, and one per kind of rejection
-    windows: dict[str, Window]  # age, ingest, policy, total: milliseconds
-    rate: Rate  # of decisions, on the monotonic clock
-    last: Decision | NotReady | Rejected | None
+    `decide` runs on one thread; everything else may be called from any.
+    """
 
     def __init__(
         self,
@@ -39,43 +50,174 @@ class Decider:
         config: NodeConfig,
         instruction: str | None = None,
         pull: Callable[[], None] | None = None,
+        window: int = 1000,
     ) -> None:
-        """`pull` fetches the newest messages into `ingest` when a decision starts; its time counts as ingest."""
-        raise NotImplementedError
+        """`pull` fetches the newest messages into `ingest` when a decision starts; its time counts as ingest.
 
-    def decide(self, now_ns: int) -> Decision | NotReady | Rejected:
-        """One decision at `now_ns` (the node's clock). Exceptions of the policy other than ObservationError pass."""
-        raise NotImplementedError
+        `instruction` defaults to the configured one. `window` is the number of decisions behind percentiles.
+        """
+        self._policy = policy
+        self._ingest = ingest
+        self._config = config
+        self._pull = pull
+        self._lock = threading.RLock()
+        self._instruction = config.instruction if instruction is None else instruction
+        self._first = True
+        self._clock_jumps = ingest.clock_jumps
+        self.epoch = 0
+        self.sequence = 0
+        """Calls of the policy since configure."""
+        self.counts: Counter[str] = Counter(decided=0, not_ready=0, rejected=0)
+        """decided, not_ready, rejected, and the rejected by kind (observation, non_finite, old_epoch)."""
+        self.windows = {name: Window(window) for name in WINDOWS}
+        """Milliseconds of the newest decisions, by `WINDOWS`."""
+        self.rate = Rate()
+        """Of decisions, on the monotonic clock."""
+        self.last: Decision | NotReady | Rejected | None = None
 
-    def check(self, now_ns: int) -> NotReady | None:
-        """Only look whether a decision could be made; no decision is counted."""
-        raise NotImplementedError
-
-    def publish(self, decision: Decision, send: Callable[[Decision], None]) -> bool:
-        """Call `send` unless the decision's epoch is over; after `flush` returned nothing older is ever sent (R44)."""
-        raise NotImplementedError
+    @property
+    def instruction(self) -> str:
+        with self._lock:
+            return self._instruction
 
     def set_instruction(self, text: str) -> bool:
-        """Instruction of the next decision; a changed one begins a new epoch. True when it changed."""
-        raise NotImplementedError
+        """Instruction of the next decision; a changed one begins a new epoch (R33). True when it changed.
+
+        Sensor samples stay: they do not depend on what the robot is asked to do.
+        """
+        with self._lock:
+            if text == self._instruction:
+                return False
+            self._instruction = text
+            self._new_epoch()
+            return True
 
     def flush(self) -> None:
         """Begin a new epoch: forget every sample, drop what is in flight (R33)."""
-        raise NotImplementedError
+        with self._lock:
+            self._ingest.flush()
+            self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self.epoch += 1
+        self._first = True
+
+    def decide(self, now_ns: int) -> Decision | NotReady | Rejected:
+        """One decision at `now_ns` (the node's clock).
+
+        A decision is rejected when the policy cannot take the observation, when an action is not finite
+        (R42), or when its epoch ended meanwhile (R44). Other exceptions of the policy pass through.
+        """
+        self.last = outcome = self._decide(now_ns)
+        if isinstance(outcome, NotReady):
+            self.counts["not_ready"] += 1
+        elif isinstance(outcome, Rejected):
+            self.counts["rejected"] += 1
+            self.counts[outcome.kind] += 1
+        else:
+            self._count(outcome)
+        return outcome
+
+    def check(self, now_ns: int) -> NotReady | None:
+        """Only look whether a decision could be made; nothing is counted but what the sources delivered."""
+        self._begin()
+        observation = self._observe(now_ns)
+        if isinstance(observation, NotReady):
+            self.last = observation
+            return observation
+        return None
+
+    def _begin(self) -> tuple[int, str]:
+        """Fetch what the sources have; returns the epoch and the instruction that this decision belongs to."""
+        if self._pull is not None:
+            self._pull()
+        with self._lock:
+            self._notice_clock_jump()
+            return self.epoch, self._instruction
+
+    def _observe(self, now_ns: int) -> Observation | NotReady:
+        observation = self._ingest.observe(now_ns)
+        with self._lock:
+            self._notice_clock_jump()
+        return observation
+
+    def _notice_clock_jump(self) -> None:
+        """What was decided before the clock went back is void (R20)."""
+        if self._ingest.clock_jumps != self._clock_jumps:
+            self._clock_jumps = self._ingest.clock_jumps
+            self._new_epoch()
+
+    def _decide(self, now_ns: int) -> Decision | NotReady | Rejected:
+        started_ns = time.monotonic_ns()
+        epoch, instruction = self._begin()
+        observation = self._observe(now_ns)
+        if isinstance(observation, NotReady):
+            return observation
+        sequence, self.sequence = self.sequence, self.sequence + 1
+        observed_ns = time.monotonic_ns()
+        try:
+            chunk = self._policy.decide(
+                observation.images, observation.state, instruction, seed=self._config.seed, sequence=sequence
+            )
+        except ObservationError as error:
+            return Rejected(str(error), "observation")
+        decided_ns = time.monotonic_ns()
+        actions = np.array(chunk.actions, dtype=np.float32)  # [H, D], a copy: the policy may reuse its buffer
+        if not is_finite(actions):
+            return Rejected(self._not_finite(actions), "non_finite")
+        with self._lock:
+            if epoch != self.epoch:
+                return Rejected(f"its epoch {epoch} ended while it was computed", "old_epoch")
+            first, self._first = self._first, False
+        return Decision(
+            actions=actions,
+            action_names=self._config.action_names,
+            sequence=sequence,
+            epoch=epoch,
+            first=first,
+            seed=self._config.seed,
+            instruction=instruction,
+            model=self._policy.name,
+            observation=observation,
+            age_ms=max(0, now_ns - observation.oldest_ns) / NS_PER_MS,
+            ingest_ms=(observed_ns - started_ns) / NS_PER_MS,
+            policy_ms=(decided_ns - observed_ns) / NS_PER_MS,
+            stage_ms={stage: float(ms) for stage, ms in chunk.timings.items() if stage != "total"},
+            started_ns=started_ns,
+            finished_ns=time.monotonic_ns(),
+        )
+
+    def _not_finite(self, actions: np.ndarray) -> str:
+        bad = ~np.isfinite(actions)  # [H, D]
+        joints = ", ".join(self._config.action_names[column] for column in np.flatnonzero(bad.any(axis=0)))
+        return f"{int(bad.sum())} of {bad.size} actions are NaN or infinite (joints {joints}); chunk dropped"
+
+    def _count(self, decision: Decision) -> None:
+        self.counts["decided"] += 1
+        self.rate.add(decision.finished_ns)
+        for name in WINDOWS:
+            self.windows[name].add(getattr(decision, f"{name}_ms"))
+
+    def publish(self, decision: Decision, send: Callable[[Decision], None]) -> bool:
+        """Call `send` unless the decision's epoch is over: after `flush` returned, nothing older is sent."""
+        with self._lock:
+            if decision.epoch != self.epoch:
+                self.counts["old_epoch"] += 1
+                return False
+            send(decision)
+            return True
 
 
 @dataclass(frozen=True)
 class Pacing:
-    """What starts a decision: "timer" at `rate_hz`, "camera" on `DecisionThread.trigger()`, "free" at once."""
+    """What starts a decision: "timer" at `rate_hz`, "camera" on `DecisionThread.trigger`, "free" at once."""
 
     trigger: str
     rate_hz: float = 5.0
 
 
 class DecisionThread:
-    """Makes decisions until stopped; one object per activation or reused: start / stop may alternate."""
-
-    missed: int  # deadlines that passed while a decision was still running (timer)
+    """Makes decisions from `start` to `stop`; may be started again."""
 
     def __init__(
         self,
@@ -86,17 +228,93 @@ class DecisionThread:
         on_error: Callable[[Exception], None],
         on_skip: Callable[[NotReady | Rejected], None] | None = None,
     ) -> None:
-        """`publish`, `on_skip` and `on_error` are called on the decision thread; `on_error` once, then it ends."""
-        raise NotImplementedError
+        """`publish`, `on_skip`, `on_error` run on the decision thread; `on_error` once, then it ends (R48)."""
+        self._decider = decider
+        self._publish = publish
+        self._now_ns = now_ns
+        self._on_error = on_error
+        self._on_skip = on_skip
+        self._period_ns = round(NS_PER_S / pacing.rate_hz)
+        self._run = {"timer": self._run_timer, "camera": self._run_camera, "free": self._run_free}[
+            pacing.trigger
+        ]
+        self._image = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.missed = 0
+        """Deadlines that passed while a decision was still running, for the timer."""
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
         """Begin a new epoch and the thread. RuntimeError while an earlier decision is still running."""
-        raise NotImplementedError
+        if self.running:
+            raise RuntimeError("the previous decision is still running; stop() and wait for it first")
+        self._decider.flush()
+        self._image.clear()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._main, args=(self._stop,), name="decisions", daemon=True)
+        self._thread.start()
 
     def trigger(self) -> None:
         """The trigger camera has a new image."""
-        raise NotImplementedError
+        self._image.set()
 
     def stop(self, timeout_s: float = 2.0) -> bool:
-        """End the epoch and wait; False when a decision is still in flight after the timeout (its result is dropped)."""
-        raise NotImplementedError
+        """End the epoch and wait; False when a decision is still in flight then (its result is dropped, R49).
+
+        Called on the decision thread itself (from `publish` or `on_error`) it does not wait.
+        """
+        self._stop.set()
+        self._image.set()
+        self._decider.flush()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    def _main(self, stop: threading.Event) -> None:
+        try:
+            self._run(stop)
+        except Exception as error:  # handed to the node, which reports it and deactivates
+            self._on_error(error)
+
+    def _step(self, stop: threading.Event) -> bool:
+        """One decision; False when there was none to publish."""
+        outcome = self._decider.decide(self._now_ns())
+        if stop.is_set():
+            return False
+        if isinstance(outcome, Decision):
+            return self._decider.publish(outcome, self._publish)
+        if self._on_skip is not None:
+            self._on_skip(outcome)
+        return False
+
+    def _run_timer(self, stop: threading.Event) -> None:
+        """Deadlines lie on a grid from the start: one late decision does not shift the following ones."""
+        deadline_ns = time.monotonic_ns()
+        while not stop.wait(max(0, deadline_ns - time.monotonic_ns()) / NS_PER_S):
+            self._step(stop)
+            late = max(0, time.monotonic_ns() - deadline_ns) // self._period_ns
+            self.missed += late
+            deadline_ns += (late + 1) * self._period_ns
+
+    def _run_camera(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            fresh = self._image.wait(SILENCE_S)
+            if stop.is_set():
+                return
+            if fresh:
+                self._image.clear()
+                self._step(stop)
+                continue
+            missing = self._decider.check(self._now_ns())
+            if missing is not None and self._on_skip is not None:
+                self._on_skip(missing)
+
+    def _run_free(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            if not self._step(stop):
+                stop.wait(IDLE_S)

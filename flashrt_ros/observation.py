@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""What one decision sees, why it could not be made, and what it gave: plain data, shared by live topics and bags."""
+"""What one decision sees, why it could not be made, and what it gave; the same for topics and bags."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NS_PER_MS = 1_000_000
 class Observation:
     """The newest sample of every source, by name.
 
-    `images` maps the checkpoint's slot to pixels as they came; an optional camera without a fresh image is absent.
-    `state` is float32 [D] in the policy's order and units. `stamps_ns` and `now_ns` are on the node's clock (ROS time,
-    or the bag's clock), in nanoseconds. `required` names the sources that the decision must have; the chunk's stamp
-    is the oldest of them.
+    `images` maps the checkpoint's slot to pixels as they came; an optional camera that is not fresh is absent.
+    `state` is float32 [D] in the policy's order and units. `stamps_ns` and `now_ns` are nanoseconds on the
+    node's clock (ROS time, or the bag's). `required` names the sources that the decision must have; the chunk's
+    stamp is the oldest of them.
     """
 
     images: dict[str, RawImage]
@@ -55,8 +55,8 @@ class Observation:
 class NotReady:
     """Why there is no observation: `reasons` are sentences with the numbers of this moment.
 
-    `keys` are the same reasons without numbers ("front: too old"), one for each sentence: a log that should speak
-    once per change compares these.
+    `keys` are the same reasons without numbers ("front: too old"), one for each sentence: a log that should
+    speak once per change compares these.
     """
 
     reasons: tuple[str, ...]
@@ -79,8 +79,8 @@ class Decision:
     """One action chunk with everything both output messages carry.
 
     `actions` are robot units, row 0 is the action for `observation.oldest_ns`; columns are `action_names`.
-    `started_ns` and `finished_ns` are on the monotonic clock. `first` marks the first chunk of its epoch: nothing of
-    it counts as consumed. Times ending in `_ms` are milliseconds.
+    `started_ns` and `finished_ns` are on the monotonic clock. `first` marks the first chunk of its epoch:
+    nothing of it counts as consumed. Times ending in `_ms` are milliseconds.
     """
 
     actions: np.ndarray  # float32 [H, D]

@@ -44,7 +44,7 @@ class Window:
         return float(self._values[(self._total - 1) % self._values.size]) if self._total else None
 
     def summary(self) -> Summary | None:
-        """Percentiles (linear interpolation between ranks) of what the window holds; None while it is empty."""
+        """Percentiles (linear between ranks) of what the window holds; None while it is empty."""
         values = self._values[: min(self._total, self._values.size)]
         if not values.size:
             return None
@@ -69,12 +69,16 @@ class Rate:
         self._total += 1
 
     def hz(self, now_ns: int) -> float:
-        """Mean rate in Hz. A silence longer than the mean interval lowers it, so a stopped source tends to 0."""
+        """Mean rate in Hz; a silence longer than the mean interval lowers it, so a stopped source tends to 0."""
         held = min(self._total, self._times.size)
         if held < 2:
             return 0.0
         newest = int(self._times[(self._total - 1) % self._times.size])
-        oldest = int(self._times[self._total % self._times.size]) if held == self._times.size else int(self._times[0])
+        oldest = (
+            int(self._times[self._total % self._times.size])
+            if held == self._times.size
+            else int(self._times[0])
+        )
         intervals = held - 1
         span = newest - oldest
         silence = now_ns - newest

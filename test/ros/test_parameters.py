@@ -193,7 +193,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_parameter_file_is_read_as_ros_reads_it(tmp_path: Path) -> None:
-    """replay must run with the robot's own file: wildcard first, the node's section over it, maps flattened."""
+    """replay must run with the robot's own file: wildcard first, own section over it, maps flattened."""
     path = write(
         tmp_path,
         """

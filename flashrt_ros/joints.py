@@ -1,0 +1,157 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The state vector from JointState messages: matched by name in every message, merged per joint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from flashrt_ros.freshness import too_old
+from flashrt_ros.parameters import JointConfig
+
+NEVER: Final = -1
+_MAX_NAMES = 512  # joints remembered for messages; a driver that invents names must not grow memory
+_MAX_LAYOUTS = 16
+
+
+class MalformedJointState(ValueError):
+    """A JointState that cannot be used; `kind` is the counter it goes to."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the joints of one list of names go: position[source] → state[target]."""
+
+    source: np.ndarray  # int [n]
+    target: np.ndarray  # int [n]
+
+
+class JointTracker:
+    """The newest position of each joint of the state vector with its own time. Not thread-safe.
+
+    `joints` gives order, scale and offset; `max_age` is in seconds, stamps and arrivals in ns.
+    """
+
+    def __init__(self, joints: Sequence[JointConfig], max_age: float, topic: str = "joint_states") -> None:
+        self._names = tuple(joint.name for joint in joints)
+        self._index = {name: index for index, name in enumerate(self._names)}
+        self._scale = np.array([joint.scale for joint in joints])  # [D]
+        self._offset = np.array([joint.offset for joint in joints])  # [D]
+        self._max_age = max_age
+        self._topic = topic
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
+        self._others: dict[str, None] = {}  # names seen that the policy does not use
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every position."""
+        size = len(self._names)
+        self._values = np.zeros(size)  # [D] in the message's units
+        self._stamps_ns = np.full(size, NEVER, dtype=np.int64)  # [D]
+        self._arrivals_ns = np.full(size, NEVER, dtype=np.int64)  # [D]
+        self._messages = np.full(size, NEVER, dtype=np.int64)  # [D] number of the message that set each joint
+
+    def put(self, message: Any, stamp_ns: int, arrival_ns: int, number: int) -> bool:
+        """Merge one message, `number` counting up; False when it names none of the joints.
+
+        Only `name` and `position` are read (R11). Raises MalformedJointState, changing nothing, when their
+        lengths differ, a name comes twice, or a position that is needed is NaN or infinite (R16).
+        """
+        layout = self._layout(message)
+        if layout is None or not layout.source.size:
+            return False
+        values = np.asarray(message.position, dtype=np.float64)[layout.source]  # [n]
+        finite = np.isfinite(values)
+        if not finite.all():
+            bad = ", ".join(
+                f"{self._names[target]} = {value}"
+                for target, value in zip(layout.target[~finite], values[~finite], strict=True)
+            )
+            raise MalformedJointState("non_finite", f"{self._topic}: position of {bad}; message dropped")
+        self._values[layout.target] = values
+        self._stamps_ns[layout.target] = stamp_ns
+        self._arrivals_ns[layout.target] = arrival_ns
+        self._messages[layout.target] = number
+        return True
+
+    def _layout(self, message: Any) -> _Layout | None:
+        """None for a message without positions, which JointState allows (velocities only)."""
+        names = tuple(message.name)
+        count = len(message.position)
+        if count == 0:
+            return None
+        if len(names) != count:
+            raise MalformedJointState(
+                "length", f"{self._topic}: {len(names)} names but {count} positions; message dropped"
+            )
+        layout = self._layouts.get(names)
+        if layout is None:
+            layout = self._new_layout(names)
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[names] = layout
+        return layout
+
+    def _new_layout(self, names: tuple[str, ...]) -> _Layout:
+        pairs = [(source, self._index[name]) for source, name in enumerate(names) if name in self._index]
+        targets = [target for _, target in pairs]
+        twice = sorted({self._names[target] for target in targets if targets.count(target) > 1})
+        if twice:
+            raise MalformedJointState(
+                "repeated", f"{self._topic}: names {', '.join(twice)} more than once; message dropped"
+            )
+        for name in names:
+            if name not in self._index and len(self._others) < _MAX_NAMES:
+                self._others[name] = None
+        return _Layout(
+            np.array([source for source, _ in pairs], dtype=np.intp), np.array(targets, dtype=np.intp)
+        )
+
+    def reasons(self, now_ns: int) -> list[tuple[str, str]]:
+        """Why the state is not ready: (sentence, the same without numbers); empty when it is (R13, R15)."""
+        seen = self._stamps_ns != NEVER  # [D]
+        if not seen.any():
+            there = f"; the messages name {', '.join(self._others)}" if self._others else ""
+            return [
+                (f"{self._topic}: none of the {len(self._names)} joints was ever seen{there}", "never seen")
+            ]
+        reasons = []
+        if not seen.all():
+            missing = ", ".join(name for name, there in zip(self._names, seen, strict=True) if not there)
+            there_too = [name for name, there in zip(self._names, seen, strict=True) if there] + list(
+                self._others
+            )
+            reasons.append(
+                (
+                    f"{self._topic}: {missing} never seen; there are {', '.join(there_too)}",
+                    f"missing {missing}",
+                )
+            )
+        old = seen & (now_ns - self._stamps_ns > self._max_age * 1e9)
+        if old.any():
+            names = ", ".join(self._names[index] for index in np.flatnonzero(old))
+            worst = int(np.argmin(np.where(old, self._stamps_ns, np.iinfo(np.int64).max)))
+            why = too_old(int(self._stamps_ns[worst]), int(self._arrivals_ns[worst]), now_ns, self._max_age)
+            which = "" if old.all() else f" of {names}"
+            reasons.append((f"{self._topic}{which} {why}", f"old{which}"))
+        return reasons
+
+    def state(self) -> np.ndarray:
+        """scale · position + offset, float32 [D] in the policy's order; only meaningful without `reasons`."""
+        return (self._scale * self._values + self._offset).astype(np.float32)
+
+    @property
+    def oldest_ns(self) -> int:
+        """Stamp of the joint that was heard of longest ago, ns."""
+        return int(self._stamps_ns.min())
+
+    def message_numbers(self) -> set[int]:
+        """Numbers of the messages that the present state is made of."""
+        return {int(number) for number in np.unique(self._messages) if number != NEVER}
