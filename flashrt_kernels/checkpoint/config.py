@@ -3,7 +3,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flashrt_kernels.checkpoint.dims import GEMMA_VARIANTS
 from flashrt_kernels.checkpoint.fields import Fields, listed, read_json
@@ -130,15 +129,3 @@ def check_action_names(file: Path, key: str, names: tuple[str, ...] | None, acti
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise CheckpointError(f"{file}: {key} has {listed(twice)} more than once, expected distinct names")
-
-
-def feature_summary(config: PolicyConfig) -> dict[str, Any]:
-    """input_features and output_features as config.json has them, for writers."""
-    height, width = config.image_resolution
-    return {
-        "input_features": {
-            **{name: {"type": "VISUAL", "shape": [3, height, width]} for name in config.cameras},
-            STATE: {"type": "STATE", "shape": [config.state_dim]},
-        },
-        "output_features": {ACTION: {"type": "ACTION", "shape": [config.action_dim]}},
-    }

@@ -21,7 +21,7 @@ LM_HEAD = PALIGEMMA + "lm_head.weight"
 EXPERT = "paligemma_with_expert.gemma_expert.model."
 EXPERT_LM_HEAD = "paligemma_with_expert.gemma_expert.lm_head.weight"
 
-Kind = Literal["linear", "bias", "embedding", "position", "rms_norm", "layer_norm"]
+Kind = Literal["linear", "query_key", "bias", "embedding", "position", "rms_norm", "layer_norm"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class TensorSpec:
 def _linear(
     name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False
 ) -> Iterator[TensorSpec]:
-    yield TensorSpec(f"{name}.weight", (out, *inputs), "linear", bf16)
+    kind: Kind = "query_key" if name.endswith((".q_proj", ".k_proj")) else "linear"
+    yield TensorSpec(f"{name}.weight", (out, *inputs), kind, bf16)
     if bias:
         yield TensorSpec(f"{name}.bias", (out,), "bias", bf16)
 
