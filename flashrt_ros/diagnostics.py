@@ -70,7 +70,7 @@ def source_status(
         "not_taken": facts.skipped,
         "received": facts.counts.received,
         "used": facts.counts.used,
-        **{f"dropped_{kind}": count for kind, count in sorted(facts.counts.dropped.items())},
+        **{f"dropped_{kind}": count for kind, count in sorted(facts.counts.dropped.items()) if count},
     }
     name = f"{prefix}: {facts.name}"
     if facts.conflicts:
@@ -86,7 +86,8 @@ def source_reasons(facts: SourceFacts, not_ready: NotReady | None) -> list[str]:
     reasons = []
     if not_ready is not None:
         pairs = zip(not_ready.keys, not_ready.reasons, strict=True)
-        reasons = [reason for key, reason in pairs if key.startswith(f"{facts.name}:")]
+        own = (f"{facts.name}:", f"{facts.name} ")
+        reasons = [reason for key, reason in pairs if key.startswith(own) or reason.startswith(own)]
     if not reasons and not facts.required:
         if facts.silent_s is None:
             return [f"optional camera {facts.name} was never seen; its slot is masked"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flashrt_ros.running import Running
 
 CLOCK_PATIENCE_S = 1.0
+REASON_PATIENCE_S = 0.5
 
 
 class Health:
@@ -31,6 +32,8 @@ class Health:
         self._node = node
         self._prefix = node.get_fully_qualified_name().lstrip("/")
         self._reason: tuple[str, ...] | None = None
+        self._reason_since_s = 0.0
+        self._reason_told = True
         self._missed = 0
         self._born = time.monotonic()
         self._clock_warned = False
@@ -39,18 +42,22 @@ class Health:
         """Note the step of configure, None when there is none."""
         self.phase = phase
 
-    def changed_reason(self, skipped: NotReady | Rejected | None) -> str | None:
-        """The reason in words when it is another than last time, else None; None in: decisions flow."""
-        if skipped is None:
-            key: tuple[str, ...] | None = None
-        else:
+    def reason_to_tell(self, skipped: NotReady | Rejected | None) -> str | None:
+        """Why there are no actions, once for each new reason; None in: decisions flow.
+
+        A source that is late for less than half a second is no news.
+        """
+        key: tuple[str, ...] | None = None
+        if skipped is not None:
             key = skipped.keys if isinstance(skipped, NotReady) else (skipped.kind,)
-        if key == self._reason:
+        now_s = time.monotonic()
+        if key != self._reason:
+            self._reason, self._reason_since_s, self._reason_told = key, now_s, False
+        patience_s = REASON_PATIENCE_S if isinstance(skipped, NotReady) else 0.0
+        if skipped is None or self._reason_told or now_s - self._reason_since_s < patience_s:
             return None
-        self._reason = key
-        if skipped is None:
-            return None
-        return f"no actions: {skipped}" if isinstance(skipped, NotReady) else f"no actions: {skipped.reason}"
+        self._reason_told = True
+        return f"no actions: {skipped if isinstance(skipped, NotReady) else skipped.reason}"
 
     def report(self, running: Running | None, *, active: bool, state: str) -> list[DiagnosticStatus]:
         """Every status of now. Not while a transition changes `running`; pulls the sources when nobody else

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
@@ -80,6 +81,8 @@ class InstructionTopic:
                 "~/instruction",
                 self._receive,
                 QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE, durability=durability),
+                # The latched one is meant to miss volatile publishers: rclpy would warn of each.
+                event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
                 qos_overriding_options=QoSOverridingOptions.with_default_policies(entity_id=name),
             )
             for name, durability in (

@@ -33,7 +33,7 @@ from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
 from flashrt_ros.parameters import NodeConfig
-from flashrt_ros.running import Running, load_policy_of
+from flashrt_ros.running import Running, load_policy_of, vector_lines
 
 SUCCESS, FAILURE, ERROR = (
     TransitionCallbackReturn.SUCCESS,
@@ -116,11 +116,8 @@ class PolicyNode(LifecycleNode):
         for note in config.check_policy(policy):
             self.get_logger().info(note)
         policy.bind([camera.slot for camera in config.cameras])
-        for index, joint in enumerate(config.joints):
-            change = "" if (joint.scale, joint.offset) == (1.0, 0.0) else f" · {joint.scale} + {joint.offset}"
-            self.get_logger().info(f"state[{index}] = {joint.name}{change}")
-        for index, name in enumerate(config.action_names):
-            self.get_logger().info(f"action[{index}] = {name}")
+        for line in vector_lines(config):
+            self.get_logger().info(line)
 
     def _warm_up(self, policy: Any) -> None:
         self._step("configure 4/6: warm up")
@@ -248,11 +245,11 @@ class PolicyNode(LifecycleNode):
         """Decision thread: a chunk to send."""
         running = self._configured()
         running.outputs.publish(decision)
-        self.health.changed_reason(None)
+        self.health.reason_to_tell(None)
 
     def _on_skip(self, skipped: NotReady | Rejected) -> None:
         """Decision thread: no chunk this time."""
-        text = self.health.changed_reason(skipped)
+        text = self.health.reason_to_tell(skipped)
         if text is not None:
             self.get_logger().warning(text)
 
@@ -302,14 +299,14 @@ class PolicyNode(LifecycleNode):
         self._heartbeat.close()
 
 
-def main(args: list[str] | None = None) -> int:
+def main(args: list[str] | None = None, load_policy: Callable[[NodeConfig], Any] = load_policy_of) -> int:
     """Run the node until SIGINT or SIGTERM; returns the exit code 0 after a clean stop."""
     # A decision waits for the interpreter when another thread holds it; the default lets it hold 5 ms.
     sys.setswitchinterval(0.0005)
     signals = StopSignals()
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
-        node = PolicyNode(cancelled=lambda: signals.requested)
+        node = PolicyNode(load_policy=load_policy, cancelled=lambda: signals.requested)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,3 +47,17 @@ def load_policy_of(config: NodeConfig) -> Any:
         )
     except (CheckpointError, OSError) as error:
         raise ConfigError(f"checkpoint '{config.checkpoint}' cannot be used: {error}") from error
+
+
+def vector_lines(config: NodeConfig) -> tuple[str, str]:
+    """Index ↔ joint of the state and of the action vector, for the start log (R14)."""
+    joints = [
+        joint.name
+        + ("" if (joint.scale, joint.offset) == (1.0, 0.0) else f"·{joint.scale:g}{joint.offset:+g}")
+        for joint in config.joints
+    ]
+    return f"state vector: {_numbered(joints)}", f"action vector: {_numbered(config.action_names)}"
+
+
+def _numbered(names: Iterable[str]) -> str:
+    return ", ".join(f"[{index}] {name}" for index, name in enumerate(names))
