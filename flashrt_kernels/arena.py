@@ -62,10 +62,12 @@ class Plan:
         ]
         if len(shown) < len(self.placements):
             lines.append(f"… and {len(self.placements) - len(shown)} smaller buffers")
-        share = 100 * self.bytes / max(self.bytes_without_reuse, 1)
+        end = max((p.request.last for p in self.placements), default=0)
+        always = [p.request for p in self.placements if p.request.first == 0 and p.request.last == end]
+        fixed = sum(request.bytes for request in always)
         lines.append(
-            f"arena: {self.bytes} bytes with reuse, {self.bytes_without_reuse} without ({share:.0f} %), "
-            f"{len(self.placements)} buffers"
+            f"arena: {self.bytes} bytes with reuse, {self.bytes_without_reuse} without; {len(self.placements)} buffers, "
+            f"{len(always)} of them alive throughout ({fixed} bytes)"
         )
         return "\n".join(lines)
 

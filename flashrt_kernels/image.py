@@ -134,7 +134,9 @@ def resize(source: torch.Tensor, height: int, width: int, code: int) -> torch.Te
 @lru_cache(maxsize=64)
 def row_taps(count: int, size: int, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Upper row, lower row [size] and the weight of the lower one [size, 1] for each row of the result."""
-    at = ((torch.arange(size, dtype=torch.float32, device=device) + 0.5) * (count / size) - 0.5).clamp_(min=0)
+    # torch's interpolate rounds the ratio to fp32 and then computes the position without rounding in between
+    ratio = float(np.float32(count) / np.float32(size))
+    at = ((torch.arange(size, dtype=torch.float64, device=device) + 0.5) * ratio - 0.5).float().clamp_(min=0)
     upper = at.long().clamp_(max=count - 1)
     return upper, (upper + 1).clamp_(max=count - 1), (at - upper)[:, None]
 

@@ -60,19 +60,19 @@ class Argument:
         return self.role != "in"
 
 
-def In(shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int = 0) -> Argument:  # noqa: N802
+def In(shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int = 0) -> Argument:
     """An array that the kernel only reads."""
     return Argument("in", shape, dtypes, None, optional, align)
 
 
-def Out(  # noqa: N802
+def Out(
     shape: str, dtypes: Dtypes = FLOAT, *, like: str | None = None, optional: bool = False, align: int = 0
 ) -> Argument:
     """An array that the kernel overwrites completely; allocated from the declaration when the caller gives none."""
     return Argument("out", shape, dtypes, like, optional, align)
 
 
-def InOut(shape: str, dtypes: Dtypes = FLOAT, *, align: int = 0) -> Argument:  # noqa: N802
+def InOut(shape: str, dtypes: Dtypes = FLOAT, *, align: int = 0) -> Argument:
     """An array that the kernel reads and updates."""
     return Argument("inout", shape, dtypes, None, False, align)
 

@@ -26,25 +26,25 @@ def normalise(
 
 
 @kernel(
-    offset=In("d", FLOAT32),
-    divisor=In("d", FLOAT32),
-    base=In("d", FLOAT32, optional=True),
     x=In("rows width", FLOAT32),
+    offset=In("d", FLOAT32),
+    span=In("d", FLOAT32),
+    base=In("d", FLOAT32, optional=True),
     out=Out("rows d", FLOAT32, like="x"),
 )
 def unnormalise(
-    offset: torch.Tensor,
-    divisor: torch.Tensor,
-    base: torch.Tensor | None,
     x: torch.Tensor,
+    offset: torch.Tensor,
+    span: torch.Tensor,
+    base: torch.Tensor | None,
     out: torch.Tensor,
     *,
     mul: float,
     sub: float,
 ) -> None:
-    """(x + sub)·divisor/mul + offset [+ base] of the first d columns; the others are padding of the model.
+    """(x + sub)/mul·span + offset [+ base] of the first d columns; the others are padding of the model.
 
     base: what a relative action is relative to, 0 for dimensions that are absolute.
     """
-    y = (x[:, : offset.shape[0]] + sub).mul_(divisor).div_(mul).add_(offset)
+    y = (x[:, : offset.shape[0]] + sub).div_(mul).mul_(span).add_(offset)
     out.copy_(y if base is None else y.add_(base))

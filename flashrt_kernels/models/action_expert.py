@@ -1,0 +1,85 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Action expert with adaptive RMS norm: a smaller Gemma that attends to the prefix cache and to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from flashrt_kernels.checkpoint.dims import GemmaDims
+from flashrt_kernels.checkpoint.layout import EXPERT
+from flashrt_kernels.flow import time_embedding
+from flashrt_kernels.graph import Buffer, StaticGraph
+from flashrt_kernels.models.gemma import Cache, Span, block
+from flashrt_kernels.models.siglip import linear
+from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.norm import ada_rms_norm
+
+
+@dataclass(frozen=True)
+class TimeConditions:
+    """What the flow time turns into for every denoising step: constants of a checkpoint and a step count.
+
+    condition [steps, width]; modulation[norm] [steps, 3·width] = scale | shift | gate, both fp32.
+    """
+
+    condition: torch.Tensor
+    modulation: dict[str, torch.Tensor]
+
+
+def norm_names(dims: GemmaDims) -> list[str]:
+    """Keys of the adaptive norms, in the order of use."""
+    per_layer = ("input_layernorm", "post_attention_layernorm")
+    return [f"{EXPERT}layers.{i}.{name}" for i in range(dims.depth) for name in per_layer] + [EXPERT + "norm"]
+
+
+def time_conditions(
+    tensors: dict[str, torch.Tensor], dims: GemmaDims, steps: int, min_period: float, max_period: float
+) -> TimeConditions:
+    """Fold the time MLP and every modulation for t = 1, 1 − 1/steps, … into constants."""
+    w, g = Weights(tensors, torch.float32), StaticGraph("time conditions")
+    time = g.input("time", (steps,), torch.float32)
+    x = g.call(
+        time_embedding, time=time, width=dims.width, min_period=min_period, max_period=max_period
+    )  # [steps, width]
+    x = linear(g, w, "time_mlp_in", x, activation="silu")
+    condition = linear(g, w, "time_mlp_out", x, activation="silu")
+    g.output("condition", condition)
+    for name in norm_names(dims):
+        g.output(name, linear(g, w, name + ".dense", condition))
+    g.plan()
+    g.host("time")[:] = [1.0 - step / steps for step in range(steps)]
+    g.replay()
+    modulation = {name: torch.from_numpy(g.read(name)) for name in norm_names(dims)}
+    return TimeConditions(torch.from_numpy(g.read("condition")), modulation)
+
+
+def velocity(
+    g: StaticGraph,
+    w: Weights,
+    dims: GemmaDims,
+    x: Buffer,
+    caches: list[Cache],
+    span: Span,
+    conditions: TimeConditions,
+    step: int,
+    eps: float,
+) -> Buffer:
+    """x [horizon, actions] at one step → velocity of the same shape, fp32."""
+
+    def norm(name: str, h: Buffer) -> tuple[Buffer, Buffer]:
+        row = g.constant(name + " modulation", conditions.modulation[name])[step]
+        scale, shift, gate = (row[i * dims.width : (i + 1) * dims.width] for i in range(3))
+        return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps), gate
+
+    h = linear(g, w, "action_in_proj", x, out_dtype=w.dtype)
+    if step == 0:
+        g.mark("suffix.t1.embs", h)
+        g.mark("suffix.t1.adarms_cond", g.constant("condition", conditions.condition)[0:1])
+    for i, cache in enumerate(caches):
+        h = block(g, w, f"{EXPERT}layers.{i}.", dims, h, norm, cache, span)
+        g.mark(f"suffix.step{step}.layer{i}", h)
+    h, _ = norm(EXPERT + "norm", h)
+    g.mark(f"suffix.step{step}.final_norm", h)
+    return linear(g, w, "action_out_proj", h, out_dtype=torch.float32)

@@ -1,0 +1,115 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Gemma: the transformer block that language model and action expert share, and the prefix pass over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flashrt_kernels.attention import attention
+from flashrt_kernels.checkpoint.dims import GemmaDims
+from flashrt_kernels.graph import Buffer, StaticGraph
+from flashrt_kernels.matmul import matmul, matmul_gelu_mul
+from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.norm import rms_norm
+from flashrt_kernels.rope import rope, rope_qkv
+
+# (key of the norm, x) → (normalised x, gate of the branch or None)
+Norm = Callable[[str, Buffer], tuple[Buffer, Buffer | None]]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Rotated keys and values of one layer, each [tokens, kv_heads·head_dim]."""
+
+    keys: Buffer
+    values: Buffer
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tokens that a block computes: their rows of the cache, their rotation, and the keys that they see."""
+
+    own: slice
+    table: Buffer  # [own, head_dim] from rope_table
+    key_valid: Buffer  # [keys]: the first `keys` rows of the cache are seen, where True
+
+
+def block(
+    g: StaticGraph,
+    w: Weights,
+    key: str,
+    dims: GemmaDims,
+    x: Buffer,
+    norm: Norm,
+    cache: Cache,
+    span: Span,
+    split_query: bool = False,
+) -> Buffer:
+    """One layer: x [own, width] → the same shape; its keys and values go into `cache`.
+
+    split_query: queries come from a launch of their own, so that a replay which needs only keys and values of
+    this layer skips everything else.
+    """
+    h, gate = norm(key + "input_layernorm", x)
+    q = project(g, w, key + "self_attn.", dims, h, cache, span, split_query)
+    seen = slice(0, span.key_valid.shape[0])
+    h = g.call(
+        attention,
+        q=q,
+        k=cache.keys[seen],
+        v=cache.values[seen],
+        key_valid=span.key_valid,
+        heads=dims.num_heads,
+        kv_heads=dims.num_kv_heads,
+        head_dim=dims.head_dim,
+    )
+    x = g.call(matmul, x=h, weight=w.matrix(g, key + "self_attn.o_proj.weight"), gate=gate, residual=x)
+    h, gate = norm(key + "post_attention_layernorm", x)
+    h = g.call(
+        matmul_gelu_mul, x=h, weight=w.pair(g, key + "mlp.gate_proj.weight", key + "mlp.up_proj.weight")
+    )
+    return g.call(matmul, x=h, weight=w.matrix(g, key + "mlp.down_proj.weight"), gate=gate, residual=x)
+
+
+def project(
+    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, split: bool
+) -> Buffer:
+    """Rotated queries [own, heads·head_dim]; rotated keys and values go into the cache."""
+    weight = w.matrix(g, *(f"{key}{name}_proj.weight" for name in ("q", "k", "v")))
+    head_dim = dims.head_dim
+    into = {"k_out": cache.keys[span.own], "v_out": cache.values[span.own]}
+    sizes = {"kv_heads": dims.num_kv_heads, "head_dim": head_dim}
+    if not split:
+        qkv = g.call(matmul, x=h, weight=weight)
+        return g.call(rope_qkv, qkv=qkv, table=span.table, **into, heads=dims.num_heads, **sizes)[0]
+    q_width = dims.num_heads * head_dim
+    kv = g.call(matmul, x=h, weight=weight[q_width:])
+    g.call(rope_qkv, qkv=kv, table=span.table, q_out=None, **into, heads=0, **sizes)
+    q = g.call(matmul, x=h, weight=weight[:q_width])
+    return g.call(rope, x=q, table=span.table, heads=dims.num_heads, head_dim=head_dim)
+
+
+def prefix(
+    g: StaticGraph,
+    w: Weights,
+    key: str,
+    dims: GemmaDims,
+    x: Buffer,
+    caches: list[Cache],
+    span: Span,
+    eps: float,
+) -> None:
+    """Fill the caches from the prefix x [tokens, width]; the hidden states themselves are not used by the policy.
+
+    The end of the last layer therefore runs only for taps. Marks `prefix.layer<i>` and `prefix.kv.<i>.{k,v}`.
+    """
+
+    def norm(name: str, x: Buffer) -> tuple[Buffer, None]:
+        return g.call(rms_norm, x=x, weight=w.vector(g, name + ".weight"), eps=eps), None
+
+    for i, cache in enumerate(caches):
+        x = block(g, w, f"{key}layers.{i}.", dims, x, norm, cache, span, split_query=i == len(caches) - 1)
+        g.mark(f"prefix.layer{i}", x)
+        g.mark(f"prefix.kv.{i}.k", cache.keys[span.own])
+        g.mark(f"prefix.kv.{i}.v", cache.values[span.own])

@@ -1,0 +1,62 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Checkpoint tensors as constants of graphs, in the layout and dtype that the kernels want."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from flashrt_kernels.graph import Buffer, StaticGraph
+
+
+@dataclass(eq=False)
+class Weights:
+    """Tensors by canonical key. `dtype` is that of matmul weights and activations; everything else is fp32.
+
+    Every constant is made once and shared by all graphs that ask for it. A tensor that needs neither a cast nor a
+    new layout stays memory-mapped.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    dtype: torch.dtype
+    _made: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def matrix(self, g: StaticGraph, *keys: str) -> Buffer:
+        """Matmul weights [outputs, inputs]; several keys are stacked along the outputs, one matmul for all."""
+        return self._constant(g, " + ".join(keys), lambda: self._rows(keys, self.dtype))
+
+    def pair(self, g: StaticGraph, gate: str, up: str) -> Buffer:
+        """Two matmul weights of one shape as [2, outputs, inputs]."""
+        return self._constant(
+            g, f"{gate} | {up}", lambda: self._rows((gate, up), self.dtype).unflatten(0, (2, -1))
+        )
+
+    def patches(self, g: StaticGraph, key: str) -> Buffer:
+        """A convolution whose stride is its size [outputs, channels, y, x] as a matmul weight."""
+        return self._constant(g, key, lambda: self._rows((key,), self.dtype).flatten(1).contiguous())
+
+    def vector(self, g: StaticGraph, *keys: str) -> Buffer:
+        """Norm weights and biases, fp32; several keys one after another."""
+        return self._constant(g, " + ".join(keys), lambda: self._rows(keys, torch.float32))
+
+    def repeated(self, g: StaticGraph, key: str, times: int) -> Buffer:
+        """A fp32 table `times` times below itself: one row per image token."""
+        return self._constant(
+            g, f"{key} × {times}", lambda: self._rows((key,), torch.float32).repeat(times, 1)
+        )
+
+    def clear(self) -> None:
+        """Let go of every tensor; graphs that were composed keep theirs."""
+        self.tensors = {}
+        self._made.clear()
+
+    def _rows(self, keys: tuple[str, ...], dtype: torch.dtype) -> torch.Tensor:
+        parts = [self.tensors[key].to(dtype) for key in keys]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _constant(self, g: StaticGraph, name: str, make: Callable[[], torch.Tensor]) -> Buffer:
+        if name not in self._made:
+            self._made[name] = make()
+        return g.constant(name, self._made[name])

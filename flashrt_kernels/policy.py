@@ -1,0 +1,346 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The public API without ROS: `load_policy` → `Policy.decide` → `Chunk`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from flashrt_kernels import arena
+from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.errors import CheckpointError, ObservationError
+from flashrt_kernels.graph import StaticGraph
+from flashrt_kernels.image import RawImage, fitted_size, patches_to_image
+from flashrt_kernels.models import MODELS
+from flashrt_kernels.models.pi05 import Pi05
+
+log = logging.getLogger(__name__)
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DEVICES = {"cpu": "fp32"}  # device → default precision
+BUCKET, LARGEST_BUCKET = 32, 192  # prompt tokens
+MAX_IMAGE_BYTES = 1920 * 1200 * 4
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """One decision.
+
+    actions: float32 [horizon, D] in robot units.
+    timings: milliseconds of prepare (host work and copies), vision, prefix, action, and their total.
+    taps: copies of the intermediates that were asked for.
+    """
+
+    actions: np.ndarray
+    timings: dict[str, float]
+    taps: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def load_policy(
+    folder: str | Path,
+    device: str = "cpu",
+    precision: str | None = None,
+    tokenizer: str | Path | None = None,
+    num_inference_steps: int | None = None,
+    *,
+    max_image_bytes: int = MAX_IMAGE_BYTES,
+) -> Policy:
+    """Load a checkpoint folder, plan every graph, and return a policy that is ready to decide.
+
+    precision: `fp32` or `bf16`; None is the device's default. tokenizer: file or folder, for checkpoints without one.
+    num_inference_steps: denoising steps; None is the checkpoint's own. max_image_bytes: largest image that a camera
+    may deliver.
+
+    Raises CheckpointError naming file and key, or the option that cannot be used.
+    """
+    if device not in DEVICES:
+        known = ", ".join(DEVICES)
+        raise CheckpointError(f"device={device!r}: this version runs on the CPU only; expected {known}")
+    precision = precision or DEVICES[device]
+    if precision not in PRECISIONS:
+        raise CheckpointError(f"precision={precision!r}; expected one of {', '.join(PRECISIONS)}")
+    checkpoint = load_lerobot(Path(folder), tokenizer)
+    if checkpoint.policy_type not in MODELS:
+        raise CheckpointError(f"{folder}: policy type {checkpoint.policy_type!r}; known: {', '.join(MODELS)}")
+    steps = checkpoint.config.num_inference_steps if num_inference_steps is None else num_inference_steps
+    if steps < 1:
+        raise CheckpointError(f"num_inference_steps={steps}; expected at least 1")
+    model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps)
+    return Policy(checkpoint, model, device, max_image_bytes)
+
+
+class Policy:
+    """A loaded policy with one planned graph per prompt bucket, all in one arena. For one thread at a time."""
+
+    def __init__(self, checkpoint: LeRobotCheckpoint, model: Pi05, device: str, max_image_bytes: int) -> None:
+        config = checkpoint.config
+        self.name = checkpoint.policy_type
+        self.cameras = config.cameras
+        self.state_dim, self.action_dim, self.horizon = config.state_dim, config.action_dim, config.chunk_size
+        self.action_names = config.action_names
+        self.state_stats = dict(checkpoint.state_norm.stats)
+        self.action_stats = dict(checkpoint.action_norm.stats)
+        self._checkpoint = replace(checkpoint, tensors={})  # the model holds those that it needs
+        self._model, self._device = model, device
+        self._max_image_bytes = max_image_bytes
+        self._noise_shape = (config.chunk_size, config.max_action_dim)
+        self._slots = slots_by_name(config.cameras, checkpoint.rename_map)
+        self._graphs: dict[int, StaticGraph] = {}
+        self._last: tuple[StaticGraph, tuple[str, ...]] | None = (
+            None  # graph and cameras of the last decision
+        )
+        self._warned = False
+        self.bound: tuple[str, ...] = ()
+        self.bind(self.cameras)
+
+    # ---- planning ----
+
+    def bind(self, cameras: Iterable[str]) -> None:
+        """Plan for these camera slots only: the others are masked away and cost nothing.
+
+        Raises ObservationError for unknown, repeated or no cameras.
+        """
+        names = list(cameras)
+        slots = [self.slot(name) for name in names]
+        twice = sorted({slot for slot in slots if slots.count(slot) > 1})
+        if twice or not slots:
+            raise ObservationError(f"cameras {names}: expected at least one, each once; repeated: {twice}")
+        bound = tuple(slot for slot in self.cameras if slot in slots)
+        if bound == self.bound:
+            return
+        limit = self._checkpoint.config.tokenizer_max_length
+        buckets = [*range(BUCKET, min(limit, LARGEST_BUCKET + 1), BUCKET), limit]
+        graphs = {}
+        for tokens in buckets:
+            graph = graphs[tokens] = StaticGraph(
+                f"{self.name}, {len(bound)} cameras, {tokens} tokens", self._device
+            )
+            self._model.compose(graph, len(bound), tokens, self._max_image_bytes)
+        memory = arena.allocate(max(graph.layout().bytes for graph in graphs.values()), self._device)
+        for graph in graphs.values():
+            graph.plan(memory=memory)
+        self._graphs, self.bound, self._last = graphs, bound, None
+
+    def slot(self, name: str) -> str:
+        """Full slot name of a camera given by any accepted name. Raises ObservationError listing the slots."""
+        if name not in self._slots:
+            raise ObservationError(f"unknown camera {name!r}; the checkpoint has {', '.join(self.cameras)}")
+        return self._slots[name]
+
+    def warm_up(self, progress: Callable[[str], None] | None = None) -> None:
+        """Decide once through the largest graph, which touches every weight and the whole arena."""
+        self._check_open()
+        height, width = self._checkpoint.config.image_resolution
+        image = np.zeros((height, width, 3), np.uint8)
+        graph = self._graphs[max(self._graphs)]
+        start = time.perf_counter()
+        images = {slot: RawImage.from_array(image) for slot in self.bound}
+        self._write_images(graph, images)
+        self._model.write_prompt(graph, [self._checkpoint.tokenizer.bos_id], len(images))
+        self._model.write_base(graph, np.zeros(self.state_dim, np.float32))
+        graph.write("noise", seeded_noise(0, 0, self._noise_shape))
+        graph.replay()
+        if progress is not None:
+            progress(f"{graph.name}: {1e3 * (time.perf_counter() - start):.0f} ms")
+
+    # ---- deciding ----
+
+    def decide(
+        self,
+        images: Mapping[str, np.ndarray | RawImage],
+        state: Sequence[float] | np.ndarray,
+        instruction: str,
+        seed: int = 0,
+        sequence: int = 0,
+        noise: np.ndarray | None = None,
+        taps: Sequence[str] | None = None,
+    ) -> Chunk:
+        """One observation → one chunk of actions.
+
+        images: by camera name, uint8 [H, W, 3] RGB or RawImage; cameras that are missing are masked as in training.
+        state: [D] in robot units. seed and sequence choose the start noise; the same three give the same chunk bit
+        by bit. noise: float32 [horizon, max_action_dim] replaces it. taps: names of intermediates to copy.
+
+        Raises ObservationError naming the camera or joint that does not fit.
+        """
+        start = time.perf_counter()
+        self._check_open()
+        state = self._check_state(state)
+        frames = self._check_images(images)
+        if noise is None:
+            noise = seeded_noise(seed, sequence, self._noise_shape)
+        elif noise.shape != self._noise_shape or noise.dtype != np.float32:
+            came = f"{noise.dtype} {list(noise.shape)}"
+            raise ObservationError(f"noise is {came}; expected float32 {list(self._noise_shape)}")
+        ids = self._tokenise(instruction, state)
+        graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
+        self._last = (graph, tuple(frames))
+        self._write_images(graph, frames)
+        self._model.write_prompt(graph, ids, len(frames))
+        self._model.write_base(graph, state)
+        graph.write("noise", noise)
+        timings = {"prepare": 1e3 * (time.perf_counter() - start)}
+        copies = graph.replay(taps or ())
+        timings.update(graph.timings)
+        actions = graph.read("actions")
+        timings["total"] = 1e3 * (time.perf_counter() - start)
+        return Chunk(actions, timings, copies)
+
+    def model_images(self) -> dict[str, np.ndarray]:
+        """What the model saw in the last decision, by full slot name: uint8 [h, w, 3], missing cameras left out."""
+        if self._last is None:
+            return {}
+        graph, slots = self._last
+        height, width = self._checkpoint.config.image_resolution
+        patch = self._checkpoint.dims.vision.patch_size
+        return {
+            slot: patches_to_image(graph.read(f"image{i}.patches"), height, width, patch)
+            for i, slot in enumerate(slots)
+        }
+
+    def normalise_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
+        """[D] in robot units → float32 [D] as the prompt writes it, before binning."""
+        return self._checkpoint.state_norm.normalise(self._check_state(state))
+
+    def _tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
+        if not isinstance(instruction, str):
+            raise ObservationError(f"instruction is {type(instruction).__name__}; expected a string")
+        text = self._model.prompt(instruction, self._checkpoint.state_norm.normalise(state))
+        ids = self._checkpoint.tokenizer.encode(text)
+        limit = self._checkpoint.config.tokenizer_max_length
+        if len(ids) > limit and not self._warned:
+            self._warned = True
+            log.warning("prompt of %d tokens is cut to %d, as in training: %r", len(ids), limit, text)
+        return ids[:limit]
+
+    def _check_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
+        array = np.asarray(state, np.float32)
+        if array.shape != (self.state_dim,):
+            raise ObservationError(f"state has shape {list(array.shape)}; expected [{self.state_dim}]")
+        bad = np.flatnonzero(~np.isfinite(array))
+        if bad.size:
+            raise ObservationError(f"state[{bad[0]}] is {array[bad[0]]}; expected finite numbers")
+        return array
+
+    def _check_images(self, images: Mapping[str, np.ndarray | RawImage]) -> dict[str, RawImage]:
+        """Frames by full slot name in the checkpoint's order: the order in which the model was trained to see them."""
+        found: dict[str, RawImage] = {}
+        for name, image in images.items():
+            slot = self.slot(name)
+            if slot not in self.bound:
+                raise ObservationError(
+                    f"camera {name!r} is not among the bound ones: {', '.join(self.bound)}"
+                )
+            if slot in found:
+                raise ObservationError(f"camera {name!r}: {slot} is given twice")
+            found[slot] = self._check_image(name, image)
+        if not found:
+            raise ObservationError(f"no camera image; expected at least one of {', '.join(self.bound)}")
+        return {slot: found[slot] for slot in self.bound if slot in found}
+
+    def _check_image(self, name: str, image: np.ndarray | RawImage) -> RawImage:
+        try:
+            raw = image if isinstance(image, RawImage) else RawImage.from_array(image)
+        except ObservationError as error:
+            raise ObservationError(f"camera {name!r}: {error}") from None
+        if raw.bytes > self._max_image_bytes:
+            came = f"{raw.width}×{raw.height} {raw.encoding}, {raw.bytes} bytes"
+            raise ObservationError(
+                f"camera {name!r}: image is {came}; the limit is {self._max_image_bytes} bytes"
+            )
+        if min(fitted_size(raw.height, raw.width, *self._checkpoint.config.image_resolution)) < 1:
+            raise ObservationError(
+                f"camera {name!r}: image is {raw.width}×{raw.height}; expected a wider or higher one"
+            )
+        return raw
+
+    def _write_images(self, graph: StaticGraph, frames: Mapping[str, RawImage]) -> None:
+        for i, frame in enumerate(frames.values()):
+            frame.write(graph.host(f"image{i}.pixels"), graph.host(f"image{i}.info"))
+        for i in range(len(frames), len(self.bound)):
+            graph.host(f"image{i}.info")[:] = 0
+
+    # ---- reporting ----
+
+    def describe(self) -> str:
+        """Origin, cameras, sizes, statistics and the memory plan, as text."""
+        self._check_open()
+        c = self._checkpoint
+        lines = [f"{self.name} from {c.folder} ({c.origin} format), tokenizer {c.tokenizer.source}"]
+        lines += [f"note: {note}" for note in c.notes]
+        lines += [
+            f"camera: {slot}{'' if slot in self.bound else ' (not bound: masked)'}" for slot in self.cameras
+        ]
+        height, width = c.config.image_resolution
+        lines += [
+            f"images: resized with padding to {width}×{height}, limit {self._max_image_bytes} bytes each"
+        ]
+        lines += [f"chunk: {self.horizon} steps × {self.action_dim} actions; state: {self.state_dim}"]
+        lines += [self._model.describe()]
+        lines += describe_statistics("state", c.state_norm.mode, self.state_stats, None)
+        lines += describe_statistics("action", c.action_norm.mode, self.action_stats, self.action_names)
+        if c.relative_action_mask is not None:
+            relative = np.flatnonzero(c.relative_action_mask).tolist()
+            lines += [f"actions {relative} are relative to the state of the observation"]
+        buckets = ", ".join(map(str, self._graphs))
+        lines += [f"graphs: prompt buckets {buckets}, one arena; the largest:"]
+        lines += [self._graphs[max(self._graphs)].describe_plan(limit=16)]
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Free weights and arena. The policy cannot decide any more."""
+        self._graphs, self._last = {}, None
+        self._model.weights.clear()
+
+    def _check_open(self) -> None:
+        if not self._graphs:
+            raise RuntimeError(f"policy {self.name} is closed")
+
+
+def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict[str, str]:
+    """Every accepted camera name → full slot name.
+
+    The full name; its last component and `video.<last>` where only one slot has it; and the names that the checkpoint's
+    preprocessor renames.
+    """
+    last = [slot.rpartition(".")[2] for slot in cameras]
+    names = {slot: slot for slot in cameras}
+    for slot, short in zip(cameras, last, strict=True):
+        if last.count(short) == 1:
+            names.setdefault(short, slot)
+            names.setdefault(f"video.{short}", slot)
+    for robot_name, slot in rename_map.items():
+        if slot in cameras:
+            names.setdefault(robot_name, slot)
+    return names
+
+
+def seeded_noise(seed: int, sequence: int, shape: tuple[int, int]) -> np.ndarray:
+    """Standard normal float32 of `shape`: NumPy Philox with key = seed and the sequence in the counter's highest word.
+
+    The counter also counts the numbers drawn; in its lowest word, neighbouring sequences would share most of them.
+    """
+    if seed < 0 or sequence < 0:
+        raise ObservationError(f"seed={seed}, sequence={sequence}; expected integers of at least 0")
+    generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, sequence]))
+    return generator.standard_normal(shape, np.float32)
+
+
+def describe_statistics(
+    what: str, mode: str, stats: Mapping[str, np.ndarray], names: Sequence[str] | None
+) -> list[str]:
+    """One line for the mode and one for each dimension."""
+    if not stats:
+        return [f"{what} statistics: {mode}"]
+    labels = list(names) if names else [str(i) for i in range(len(next(iter(stats.values()))))]
+    rows = [
+        f"  {label}: " + ", ".join(f"{key} {values[i]:.4g}" for key, values in stats.items())
+        for i, label in enumerate(labels)
+    ]
+    return [f"{what} statistics: {mode}", *rows]
