@@ -120,6 +120,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["flashrt_ros", "flashrt_ros.*", "flashrt_kernels", "flashrt_kernels.*"]),
+    package_data={"flashrt_kernels": ["data/*/*"]},
     install_requires=RUNTIME,
     zip_safe=False,
     distclass=BinaryDistribution,

@@ -26,7 +26,7 @@ REQUIREMENTS = ROOT / "requirements"
 # the environment reads them from the source tree (see link_source_tree).
 PACKAGE_INPUTS = ("msg/*.msg", "scripts/*", "CMakeLists.txt", "package.xml", "setup.py", "setup.cfg")
 # Measured, x86-64 Linux.
-DOWNLOAD_MB = {"build": 50, "runtime": 150, "dev": 40, "colcon": 10, "ros-kilted": 50, "ros-jazzy": 60}
+DOWNLOAD_MB = {"build": 35, "runtime": 130, "dev": 30, "colcon": 5, "ros-kilted": 50, "ros-jazzy": 60}
 TORCH_DOWNLOAD = {"CPU": "about 200 MB", "CUDA": "about 1.4 GB"}  # with the CUDA libraries
 
 
@@ -128,6 +128,7 @@ def create(env: Environment, reason: str) -> None:
     say(f"creating {env.folder.name} with Python {platform.python_version()} ({sys.executable})")
     env.folder.mkdir(parents=True, exist_ok=True)
     env.installing.touch()
+    (env.folder / "COLCON_IGNORE").touch()  # the wheels bring a hundred package.xml files
     subprocess.run([sys.executable, "-m", "venv", str(env.folder)], check=True)
 
 
@@ -175,8 +176,7 @@ def install_requirements(env: Environment, names: list[str], torch_index: str, o
         size = sum(DOWNLOAD_MB[name] for name in names)
         say(f"installing requirements/{{{','.join(names)}}}.txt: about {size} MB to download")
         env.pip("install", *(f"--requirement={file}" for file in files))
-        if any(name.startswith("ros-") for name in names):
-            env.run(ROOT / "tools" / "fix_ros_wheels.py")
+        env.run(ROOT / "tools" / "fix_ros_wheels.py")
     env.finish(python=python_minor(), requirements=wanted)
     say(f"installed in {time.monotonic() - started:.0f} s")
 
@@ -215,11 +215,12 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--venv", type=Path, default=Path(".venv"))
+    parser.add_argument("--ros", choices=("kilted", "jazzy"), default="kilted")
     parser.add_argument(
-        "--ros", choices=("kilted", "jazzy", "none"), default="kilted", help="none: no package either"
+        "--requirements", nargs="*", default=["runtime", "dev"], help="files in requirements/"
     )
     parser.add_argument(
-        "--requirements", nargs="+", default=["runtime", "dev"], help="files in requirements/"
+        "--no-package", action="store_true", help="do not build and install flashrt_ros itself"
     )
     parser.add_argument(
         "--torch-index", default="", help="package index to take torch from; empty: pip's own"
@@ -231,7 +232,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     env = Environment((ROOT / arguments.venv).absolute())
-    requirements = [*arguments.requirements, *([] if arguments.ros == "none" else [f"ros-{arguments.ros}"])]
+    requirements = [*arguments.requirements, f"ros-{arguments.ros}"]
     lock = ROOT / ".cache" / "bootstrap.lock"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as held:
@@ -241,7 +242,7 @@ def main() -> None:
             check_compiler()
             create(env, reason)
         install_requirements(env, requirements, arguments.torch_index, env.state())
-        if arguments.ros != "none":
+        if not arguments.no_package:
             install_package(env, env.state())
 
 
