@@ -39,7 +39,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Plan:
-    """Offsets of all buffers in one arena of `bytes`; `bytes_without_reuse` is what separate buffers would take."""
+    """Offsets of all buffers in one arena of `bytes`; separate buffers would take `bytes_without_reuse`."""
 
     placements: tuple[Placement, ...]
     bytes: int
@@ -66,8 +66,8 @@ class Plan:
         always = [p.request for p in self.placements if p.request.first == 0 and p.request.last == end]
         fixed = sum(request.bytes for request in always)
         lines.append(
-            f"arena: {self.bytes} bytes with reuse, {self.bytes_without_reuse} without; {len(self.placements)} buffers, "
-            f"{len(always)} of them alive throughout ({fixed} bytes)"
+            f"arena: {self.bytes} bytes with reuse, {self.bytes_without_reuse} without; "
+            f"{len(self.placements)} buffers, {len(always)} of them alive throughout ({fixed} bytes)"
         )
         return "\n".join(lines)
 
@@ -75,8 +75,9 @@ class Plan:
 def plan(requests: Sequence[Request], reuse: bool = True, alignment: int = ALIGNMENT) -> Plan:
     """Place every request so that two buffers alive at the same launch never share a byte.
 
-    Greedy by size: the largest buffer first, each at the lowest aligned offset that is free of the buffers alive with
-    it. Without `reuse` every buffer counts as alive throughout. The result is never larger than without reuse.
+    Greedy by size: the largest buffer first, each at the lowest aligned offset that is free of the buffers
+    alive with it. Without `reuse` every buffer counts as alive throughout. The result is never larger than
+    without reuse.
     """
     sizes = [align_up(request.bytes, alignment) for request in requests]
     total = sum(sizes)

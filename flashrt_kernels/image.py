@@ -98,11 +98,11 @@ class RawImage:
 def resize_to_patches(
     pixels: torch.Tensor, info: torch.Tensor, out: torch.Tensor, *, height: int, width: int, patch: int
 ) -> None:
-    """One camera image → patches in [−1, 1], row-major, features in the order (channel, y, x) of a conv weight.
+    """One camera image → patches in [−1, 1], row-major, features ordered (channel, y, x) as in a conv weight.
 
-    info = [rows, columns, bytes per row, format code] of `pixels`; rows = 0 is a missing camera: −1 everywhere.
-    The image keeps its aspect ratio and is centred on black; bilinear with half-pixel centres and without antialias,
-    as LeRobot's resize_with_pad does for Pi0 and Pi0.5.
+    info = [rows, columns, bytes per row, format code] of `pixels`; rows = 0 is a missing camera: −1
+    everywhere. The image keeps its aspect ratio and is centred on black; bilinear with half-pixel centres
+    and without antialias, as LeRobot's resize_with_pad does for Pi0 and Pi0.5.
     """
     rows, columns, step, code = info.tolist()
     canvas = out.new_full((height, width, 3), -1.0, dtype=torch.float32)
@@ -145,7 +145,7 @@ def row_taps(count: int, size: int, device: str) -> tuple[torch.Tensor, torch.Te
 def column_taps(
     count: int, size: int, pixel: PixelFormat, device: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Byte positions in a row of the left and right neighbours, and the weight of the right one, each [size·3]."""
+    """Byte positions of the left and right neighbours, and the weight of the right one, each [size·3]."""
     left, right, weight = row_taps(count, size, device)
     rgb = torch.tensor(pixel.rgb, device=device)
     positions = [(side[:, None] * pixel.channels + rgb).flatten() for side in (left, right)]
@@ -153,7 +153,7 @@ def column_taps(
 
 
 def fitted_size(rows: int, columns: int, height: int, width: int) -> tuple[int, int]:
-    """Size of the largest image of the same aspect ratio inside height × width, cut to whole pixels as LeRobot does."""
+    """Largest size of the same aspect ratio inside height × width, cut to whole pixels as LeRobot does."""
     ratio = max(columns / width, rows / height)
     return int(rows / ratio), int(columns / ratio)
 

@@ -1,10 +1,10 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""How a kernel is declared: arguments with roles, dtypes and symbolic shapes, parameters, and a reference in torch.
+"""How a kernel is declared: arguments (roles, dtypes, symbolic shapes), parameters, a reference in torch.
 
-A declaration is read by the graph (validation, output allocation, launches), by the tests and by whoever writes a
-faster launch for another device. Shapes are strings of dimensions separated by blanks; a dimension is an integer, a
-symbol or arithmetic without blanks: ``"rows 3*width"``. A lone symbol binds where it is first met, every other use must
-agree; integer parameters of the kernel are symbols too.
+A declaration is read by the graph (validation, output allocation, launches), by the tests and by whoever
+writes a faster launch for another device. Shapes are strings of dimensions separated by blanks; a dimension
+is an integer, a symbol or arithmetic without blanks: ``"rows 3*width"``. A lone symbol binds where it is
+first met, every other use must agree; integer parameters of the kernel are symbols too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Array(Protocol):
 
 @dataclass(frozen=True)
 class Argument:
-    """One array argument. `align` is the address alignment in bytes that a launch may rely on (0: the element size)."""
+    """One array argument. `align`: address alignment in bytes that a launch may rely on; 0: one element."""
 
     role: Literal["in", "out", "inout"]
     shape: str
@@ -68,7 +68,7 @@ def In(shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int
 def Out(
     shape: str, dtypes: Dtypes = FLOAT, *, like: str | None = None, optional: bool = False, align: int = 0
 ) -> Argument:
-    """An array that the kernel overwrites completely; allocated from the declaration when the caller gives none."""
+    """An array that the kernel overwrites completely; allocated when the caller gives none."""
     return Argument("out", shape, dtypes, like, optional, align)
 
 

@@ -30,7 +30,8 @@ def matmul(
 ) -> None:
     """residual + gate · activation(x · weightᵀ + bias); parts that are not given drop out.
 
-    The operands may differ in dtype and are used as stored; everything after them is fp32 and rounded once into `out`.
+    The operands may differ in dtype and are used as stored; everything after them is fp32 and rounded once
+    into `out`.
     """
     y = F.linear(x.float(), weight.float(), bias)  # [rows, n]
     y = ACTIVATIONS[activation](y)

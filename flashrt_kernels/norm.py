@@ -24,7 +24,7 @@ def layer_norm(
 
 @kernel(x=In("rows width", FLOAT), weight=In("width", FLOAT32), out=Out("rows width", FLOAT, like="x"))
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, eps: float = 1e-6) -> None:
-    """x / √(mean(x²) + eps) · (1 + weight) per row: Gemma's form, whose stored weight is an offset from one."""
+    """x / √(mean(x²) + eps) · (1 + weight) per row: Gemma's form, stored as an offset from one."""
     out.copy_(F.rms_norm(x.float(), (x.shape[1],), eps=eps).mul_(1 + weight))
 
 
@@ -39,7 +39,7 @@ def ada_rms_norm(
 ) -> None:
     """x / √(mean(x²) + eps) · (1 + scale) + shift per row.
 
-    Adaptive RMS norm of Pi0.5's action expert; the third part of the same modulation row, the gate, is applied by the
-    matmul that ends the branch.
+    Adaptive RMS norm of Pi0.5's action expert; the third part of the same modulation row, the gate, is
+    applied by the matmul that ends the branch.
     """
     out.copy_(torch.addcmul(shift, F.rms_norm(x.float(), (x.shape[1],), eps=eps), 1 + scale))

@@ -53,9 +53,11 @@ def load_policy(
 ) -> Policy:
     """Load a checkpoint folder, plan every graph, and return a policy that is ready to decide.
 
-    precision: `fp32` or `bf16`; None is the device's default. tokenizer: file or folder, for checkpoints without one.
-    num_inference_steps: denoising steps; None is the checkpoint's own. max_image_bytes: largest image that a camera
-    may deliver.
+    device: `cpu`.
+    precision: `fp32` or `bf16`; None is the device's default.
+    tokenizer: file or folder, for checkpoints without one.
+    num_inference_steps: denoising steps; None is the checkpoint's own.
+    max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
 
     Raises CheckpointError naming file and key, or the option that cannot be used.
     """
@@ -76,7 +78,7 @@ def load_policy(
 
 
 class Policy:
-    """A loaded policy with one planned graph per prompt bucket, all in one arena. For one thread at a time."""
+    """A loaded policy: one planned graph per prompt bucket, all in one arena. For one thread at a time."""
 
     def __init__(self, checkpoint: LeRobotCheckpoint, model: Pi05, device: str, max_image_bytes: int) -> None:
         config = checkpoint.config
@@ -128,7 +130,7 @@ class Policy:
         self._graphs, self.bound, self._last = graphs, bound, None
 
     def slot(self, name: str) -> str:
-        """Full slot name of a camera given by any accepted name. Raises ObservationError listing the slots."""
+        """Full slot name of a camera given by any accepted name. Raises ObservationError for others."""
         if name not in self._slots:
             raise ObservationError(f"unknown camera {name!r}; the checkpoint has {', '.join(self.cameras)}")
         return self._slots[name]
@@ -163,9 +165,11 @@ class Policy:
     ) -> Chunk:
         """One observation → one chunk of actions.
 
-        images: by camera name, uint8 [H, W, 3] RGB or RawImage; cameras that are missing are masked as in training.
-        state: [D] in robot units. seed and sequence choose the start noise; the same three give the same chunk bit
-        by bit. noise: float32 [horizon, max_action_dim] replaces it. taps: names of intermediates to copy.
+        images: by camera name, uint8 [H, W, 3] RGB or RawImage; missing cameras are masked as in training.
+        state: [D] in robot units.
+        seed, sequence: choose the start noise. Equal observation, seed and sequence: equal bits.
+        noise: float32 [horizon, max_action_dim] in place of the seeded one.
+        taps: names of intermediates to copy (`StaticGraph.marks`).
 
         Raises ObservationError naming the camera or joint that does not fit.
         """
@@ -193,7 +197,7 @@ class Policy:
         return Chunk(actions, timings, copies)
 
     def model_images(self) -> dict[str, np.ndarray]:
-        """What the model saw in the last decision, by full slot name: uint8 [h, w, 3], missing cameras left out."""
+        """What the model saw in the last decision, by full slot name: uint8 [h, w, 3]; no missing cameras."""
         if self._last is None:
             return {}
         graph, slots = self._last
@@ -229,7 +233,7 @@ class Policy:
         return array
 
     def _check_images(self, images: Mapping[str, np.ndarray | RawImage]) -> dict[str, RawImage]:
-        """Frames by full slot name in the checkpoint's order: the order in which the model was trained to see them."""
+        """Frames by full slot name in the checkpoint's order, in which the model was trained to see them."""
         found: dict[str, RawImage] = {}
         for name, image in images.items():
             slot = self.slot(name)
@@ -306,8 +310,8 @@ class Policy:
 def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict[str, str]:
     """Every accepted camera name → full slot name.
 
-    The full name; its last component and `video.<last>` where only one slot has it; and the names that the checkpoint's
-    preprocessor renames.
+    The full name; its last component and `video.<last>` where only one slot has it; and the names that the
+    checkpoint's preprocessor renames.
     """
     last = [slot.rpartition(".")[2] for slot in cameras]
     names = {slot: slot for slot in cameras}
@@ -322,9 +326,10 @@ def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict
 
 
 def seeded_noise(seed: int, sequence: int, shape: tuple[int, int]) -> np.ndarray:
-    """Standard normal float32 of `shape`: NumPy Philox with key = seed and the sequence in the counter's highest word.
+    """Standard normal float32 of `shape`: Philox with key = seed, sequence in the counter's highest word.
 
-    The counter also counts the numbers drawn; in its lowest word, neighbouring sequences would share most of them.
+    The counter also counts the numbers drawn; in its lowest word, neighbouring sequences would share most
+    of them.
     """
     if seed < 0 or sequence < 0:
         raise ObservationError(f"seed={seed}, sequence={sequence}; expected integers of at least 0")

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Rotary position embedding (Su et al. 2021), half-split form: element i turns with element i + head_dim/2."""
+"""Rotary position embedding (Su et al. 2021), half-split: element i turns with element i + head_dim/2."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rope_qkv(
     kv_heads: int,
     head_dim: int,
 ) -> None:
-    """Split a fused projection [q | k | v], rotate q and k, and write k and v where the caller keeps its cache.
+    """Split a fused projection [q | k | v], rotate q and k, write k and v where the caller keeps its cache.
 
     heads = 0 with q_out=None: the projection holds k and v only.
     """

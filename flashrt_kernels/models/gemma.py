@@ -28,7 +28,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Span:
-    """The tokens that a block computes: their rows of the cache, their rotation, and the keys that they see."""
+    """The tokens that a block computes: their rows of the cache, their rotation, the keys that they see."""
 
     own: slice
     table: Buffer  # [own, head_dim] from rope_table
@@ -100,9 +100,10 @@ def prefix(
     span: Span,
     eps: float,
 ) -> None:
-    """Fill the caches from the prefix x [tokens, width]; the hidden states themselves are not used by the policy.
+    """Fill the caches from the prefix x [tokens, width].
 
-    The end of the last layer therefore runs only for taps. Marks `prefix.layer<i>` and `prefix.kv.<i>.{k,v}`.
+    The policy does not use the hidden states, so the end of the last layer runs only for taps.
+    Marks `prefix.layer<i>` and `prefix.kv.<i>.{k,v}`.
     """
 
     def norm(name: str, x: Buffer) -> tuple[Buffer, None]:

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Pi0.5: SigLIP views and a prompt with the discretised state → Gemma prefix → flow-matching action expert."""
+"""Pi0.5: SigLIP views and a prompt with the state in it → Gemma prefix → flow-matching action expert."""
 
 from __future__ import annotations
 
@@ -51,10 +51,13 @@ class Pi05:
     # ---- the graph ----
 
     def compose(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
-        """Inputs `image<i>.{pixels, info}`, `tokens`, `valid`, `positions`, `noise` (and `base`, where actions are
-        relative); outputs `actions` [horizon, D] in robot units and `image<i>.patches`.
+        """Build the whole decision.
 
-        Marks carry the names of LeRobot's intermediates: `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
+        Inputs `image<i>.{pixels, info}`, `tokens`, `valid`, `positions`, `noise` and, where actions are
+        relative, `base`; outputs `actions` [horizon, D] in robot units and `image<i>.patches`.
+
+        Marks carry the names of LeRobot's intermediates: `prefix.layer0`, `suffix.step0.layer1`,
+        `x_t.step3`, …
         """
         dims, horizon = self.dims, self.config.chunk_size
         length = cameras * dims.vision.patches + tokens
@@ -116,7 +119,7 @@ class Pi05:
         )
 
     def _denoise(self, g: StaticGraph, noise: Buffer, caches: list[Cache], span: Span) -> None:
-        """Euler steps from noise at t = 1 to actions at t = 0; every step rewrites its own rows of the caches."""
+        """Euler steps from noise at t = 1 to actions at t = 0; each rewrites its own rows of the caches."""
         x = g.call(start_flow, noise=noise)  # [horizon, max_action_dim]
         for step in range(self.steps):
             g.mark(f"x_t.step{step}", x)
@@ -144,8 +147,8 @@ class Pi05:
     def write_prompt(self, g: StaticGraph, ids: list[int], present: int) -> None:
         """Token ids, and which prefix tokens count. present: the first so many camera slots hold an image.
 
-        Padding and missing cameras keep their place, are masked and do not advance positions; the actions' positions
-        follow the valid tokens.
+        Padding and missing cameras keep their place, are masked and do not advance positions; the actions'
+        positions follow the valid tokens.
         """
         tokens, valid, positions = g.host("tokens"), g.host("valid"), g.host("positions")
         horizon = self.config.chunk_size

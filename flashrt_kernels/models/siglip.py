@@ -17,8 +17,8 @@ def vision_tower(
 ) -> None:
     """patches [cameras·n, 3·patch²] → out [cameras·n, language width].
 
-    All cameras go through each matmul together; attention stays inside an image. No class token, no pooling; image
-    features are not scaled by √width. Marks `vision.<stage>.cam<i>` for every camera.
+    All cameras go through each matmul together; attention stays inside an image. No class token, no
+    pooling; image features are not scaled by √width. Marks `vision.<stage>.cam<i>` for every camera.
     """
 
     def mark(stage: str, x: Buffer) -> None:

@@ -15,8 +15,8 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 class Weights:
     """Tensors by canonical key. `dtype` is that of matmul weights and activations; everything else is fp32.
 
-    Every constant is made once and shared by all graphs that ask for it. A tensor that needs neither a cast nor a
-    new layout stays memory-mapped.
+    Every constant is made once and shared by all graphs that ask for it. A tensor that needs neither a cast
+    nor a new layout stays memory-mapped.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -24,7 +24,7 @@ class Weights:
     _made: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def matrix(self, g: StaticGraph, *keys: str) -> Buffer:
-        """Matmul weights [outputs, inputs]; several keys are stacked along the outputs, one matmul for all."""
+        """Matmul weights [outputs, inputs]; several keys are stacked along the outputs for one matmul."""
         return self._constant(g, " + ".join(keys), lambda: self._rows(keys, self.dtype))
 
     def pair(self, g: StaticGraph, gate: str, up: str) -> Buffer:

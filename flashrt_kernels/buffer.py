@@ -1,0 +1,64 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Names for memory that is not there yet: what a graph hands out while it is composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+
+from flashrt_kernels.errors import GraphError
+
+
+@dataclass(eq=False)
+class Storage:
+    """Memory behind buffers: an input, an arena buffer, or a constant (which holds its own tensor)."""
+
+    name: str
+    kind: Literal["input", "buffer", "constant"]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    tensor: torch.Tensor | None = None
+    uses: list[int] = field(default_factory=list)  # launches that read or write it, in order
+    written: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A contiguous part of a storage. An integer or a slice along the first dimension gives a part of it."""
+
+    storage: Storage
+    shape: tuple[int, ...]
+    offset: int = 0  # bytes from the start of the storage
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.storage.dtype
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def __getitem__(self, index: int | slice) -> Buffer:
+        rows = self.shape[0] if self.shape else 0
+        part = slice(index, index + 1) if isinstance(index, int) else index
+        start, stop, step = part.indices(rows)
+        if step != 1 or stop < start or (isinstance(index, int) and stop - start != 1):
+            raise GraphError(f"{self.storage.name}: [{index}] is not a contiguous part of {list(self.shape)}")
+        inner = self.shape[1:]
+        row_bytes = int(np.prod(inner, dtype=np.int64)) * self.dtype.itemsize
+        shape = inner if isinstance(index, int) else (stop - start, *inner)
+        return Buffer(self.storage, shape, self.offset + start * row_bytes)
+
+    def overlaps(self, other: Buffer) -> bool:
+        """True where the two share bytes."""
+        if self.storage is not other.storage:
+            return False
+        return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
+
+
+def copy_out(tensor: torch.Tensor) -> np.ndarray:
+    """A copy as a NumPy array; NumPy has no bf16, so bf16 becomes float32 (exact)."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor.clone()).numpy()
