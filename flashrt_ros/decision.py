@@ -105,8 +105,8 @@ class Decider:
     def decide(self, now_ns: int) -> Decision | NotReady | Rejected:
         """One decision at `now_ns` (the node's clock).
 
-        A decision is rejected when the policy cannot take the observation, when an action is not finite
-        (R42), or when its epoch ended meanwhile (R44). Other exceptions of the policy pass through.
+        It is rejected when the policy cannot take the observation, an action is not finite (R42), or its
+        epoch ended meanwhile (R44). Other exceptions of the policy pass through.
         """
         self.last = outcome = self._decide(now_ns)
         if isinstance(outcome, NotReady):
@@ -128,7 +128,7 @@ class Decider:
         return None
 
     def _begin(self) -> tuple[int, str]:
-        """Fetch what the sources have; returns the epoch and the instruction that this decision belongs to."""
+        """Fetch what the sources have; returns the epoch and the instruction of this decision."""
         if self._pull is not None:
             self._pull()
         with self._lock:
@@ -228,7 +228,7 @@ class DecisionThread:
         on_error: Callable[[Exception], None],
         on_skip: Callable[[NotReady | Rejected], None] | None = None,
     ) -> None:
-        """`publish`, `on_skip`, `on_error` run on the decision thread; `on_error` once, then it ends (R48)."""
+        """`publish`, `on_skip`, `on_error` run on the decision thread; after `on_error` it ends (R48)."""
         self._decider = decider
         self._publish = publish
         self._now_ns = now_ns

@@ -22,10 +22,10 @@ NS_PER_MS = 1_000_000
 class Observation:
     """The newest sample of every source, by name.
 
-    `images` maps the checkpoint's slot to pixels as they came; an optional camera that is not fresh is absent.
+    `images` maps the checkpoint's slot to pixels as they came; an optional camera that is late is absent.
     `state` is float32 [D] in the policy's order and units. `stamps_ns` and `now_ns` are nanoseconds on the
-    node's clock (ROS time, or the bag's). `required` names the sources that the decision must have; the chunk's
-    stamp is the oldest of them.
+    node's clock (ROS time, or the bag's). `required` names the sources that a decision must have; the stamp
+    of the chunk is the oldest of them.
     """
 
     images: dict[str, RawImage]

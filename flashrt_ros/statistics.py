@@ -69,7 +69,7 @@ class Rate:
         self._total += 1
 
     def hz(self, now_ns: int) -> float:
-        """Mean rate in Hz; a silence longer than the mean interval lowers it, so a stopped source tends to 0."""
+        """Mean rate in Hz; silence beyond the mean interval lowers it, so a stopped source tends to 0."""
         held = min(self._total, self._times.size)
         if held < 2:
             return 0.0
