@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 def call(node: Node, service_type: Any, name: str, request: Any) -> Any:
     """One service call. Raises TimeoutError."""
-    client = node.create_client(service_type, name)
+    client: Any = node.create_client(service_type, name)
     if not client.wait_for_service(TIMEOUT_S):
         raise TimeoutError(f"the node offers no service {name}")
     future = client.call_async(request)
