@@ -2,7 +2,7 @@
 """JSON files read with types: every error names the file, the key, what came and what would be right."""
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -75,7 +75,8 @@ class Fields:
         expected = "a positive number"
         value = self._get(name, default, expected)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value <= 0:
+        # Compared, not converted: a JSON integer may be too large for a float.
+        if not number or not 0 < value <= sys.float_info.max:
             raise self._wrong(name, value, expected)
         return float(value)
 

@@ -126,14 +126,9 @@ def _check_folder(folder: Path) -> None:
 
 
 def _read_weights(path: Path, form: PolicyFormat, dims: ModelDims, max_action_dim: int) -> dict[str, Tensor]:
-    try:
-        tensors = match(path, read_all(path), form.tensors(dims, max_action_dim), form.canonical)
-    except CheckpointError as error:
-        if "wrong shape" not in str(error):
-            raise
-        has = "has" if (path.parent / DIMS_FILE).exists() else "has no"
-        raise CheckpointError(
-            f"{error}\n  (the folder {has} {DIMS_FILE}, from which sizes other than the released come)"
-        ) from error
+    sizes = (
+        DIMS_FILE if (path.parent / DIMS_FILE).exists() else f"the released variants named in {CONFIG_FILE}"
+    )
+    tensors = match(path, read_all(path), form.tensors(dims, max_action_dim), form.canonical, sizes)
     check_finite(path, tensors)
     return tensors

@@ -60,14 +60,17 @@ def match(
     found: dict[str, Tensor],
     expected: Iterable[TensorSpec],
     canonical: Callable[[str], str | None],
+    sizes: str,
 ) -> dict[str, Tensor]:
     """The tensors of `found` under their canonical keys, exactly the expected ones.
 
-    `canonical` maps a key of the file to its canonical name, or to None when the tensor is to be ignored.
-    Raises `CheckpointError` listing every missing, unexpected, contradictory, mis-shaped or mis-typed tensor.
+    `canonical` maps a key of the file to its canonical name, or to None when the tensor is to be ignored;
+    `sizes` says where the expected sizes come from. Raises `CheckpointError` listing every missing,
+    unexpected, contradictory, mis-shaped or mis-typed tensor.
     """
     specs = {spec.key: spec for spec in expected}
     tensors: dict[str, Tensor] = {}
+    keys: dict[str, str] = {}  # canonical name → key in the file
     unexpected, shapes, dtypes, repeated = [], [], [], []
     for key, tensor in found.items():
         name = canonical(key)
@@ -76,17 +79,17 @@ def match(
         if name not in specs:
             unexpected.append(key)
             continue
-        if name in tensors and not torch.equal(tensors[name], tensor):
-            repeated.append(f"{key} differs from an earlier tensor that also stands for {name}")
+        if name in tensors and not _same(tensors[name], tensor):
+            repeated.append(f"{keys[name]} and {key} differ, but one stands for the other")
         if tuple(tensor.shape) != specs[name].shape:
             shapes.append(f"{key} is {list(tensor.shape)}, expected {list(specs[name].shape)}")
         if tensor.dtype not in _DTYPES:
             dtypes.append(f"{key} is {tensor.dtype}, expected float32, bfloat16 or float16")
-        tensors[name] = tensor
+        tensors[name], keys[name] = tensor, key
     problems = {
         "missing": [key for key in specs if key not in tensors],
         "unexpected": unexpected,
-        "wrong shape": shapes,
+        f"wrong shape, sizes from {sizes}": shapes,
         "wrong dtype": dtypes,
         "contradictory": repeated,
     }
@@ -94,6 +97,10 @@ def match(
     if lines:
         raise CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
     return {key: tensors[key] for key in specs}
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b)
 
 
 def check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
