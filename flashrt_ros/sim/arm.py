@@ -37,9 +37,9 @@ class Joint:
 
 
 JOINTS = (
-    Joint("shoulder_pan", "rad", -1.5, 1.5, 2.0, 0.0),
-    Joint("shoulder_lift", "rad", 0.3, 1.6, 2.0, 1.1),
-    Joint("elbow", "rad", -2.4, -0.4, 2.0, -1.55),
+    Joint("shoulder_pan", "rad", -1.5, 1.5, 3.0, 0.0),
+    Joint("shoulder_lift", "rad", 0.3, 1.6, 3.0, 1.1),
+    Joint("elbow", "rad", -2.4, -0.4, 3.0, -1.55),
     Joint("gripper", "m", 0.0, 0.09, 0.25, 0.04),
 )
 
@@ -79,7 +79,7 @@ class Arm:
     seconds of one monotonic clock.
     """
 
-    def __init__(self, joints: Sequence[Joint] = JOINTS, lag_s: float = 0.02, now_s: float = 0.0) -> None:
+    def __init__(self, joints: Sequence[Joint] = JOINTS, lag_s: float = 0.01, now_s: float = 0.0) -> None:
         self.names = tuple(joint.name for joint in joints)
         self._lower = np.array([joint.lower for joint in joints])
         self._upper = np.array([joint.upper for joint in joints])

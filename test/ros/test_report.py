@@ -18,10 +18,19 @@ def decision(
     index: int, width: int, followed: bool | None = True, stage_ms: dict[str, float] | None = None
 ) -> DecisionRecord:
     return DecisionRecord(
-        t_s=1.0 + 0.2 * index, sequence=index, epoch=1, instruction="pick <b>up</b>", age_ms=30.0,
-        ingest_ms=1.0, policy_ms=80.0, total_ms=85.0 + index, stage_ms=stage_ms or {"vision": 30.0, "total": 80.0},
-        steps_consumed=1, actions=np.full((8, width), 0.1 * index, np.float32), followed=followed,
-    )  # fmt: skip
+        t_s=1.0 + 0.2 * index,
+        sequence=index,
+        epoch=1,
+        instruction="pick <b>up</b>",
+        age_ms=30.0,
+        ingest_ms=1.0,
+        policy_ms=80.0,
+        total_ms=85.0 + index,
+        stage_ms=stage_ms or {"vision": 30.0, "total": 80.0},
+        steps_consumed=1,
+        actions=np.full((8, width), 0.1 * index, np.float32),
+        followed=followed,
+    )
 
 
 def run_log(width: int = 3, decisions: int = 12) -> RunLog:

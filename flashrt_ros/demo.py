@@ -1,0 +1,287 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The demo: a simulated robot, the policy node and a monitor, each a process of its own, talking over ROS 2.
+
+    python -m flashrt_ros.demo [--device cpu] [--duration 20] [--report demo_report] [--short] [--domain N]
+
+Ends by itself. Exit code 0 only when enough decisions were made, the arm followed them, and both cameras ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from flashrt_ros.demo_setup import (
+    CAMERAS,
+    CHECKPOINT,
+    checkpoint_folder,
+    cpu_name,
+    package_file,
+    set_environment,
+)
+
+# Only light modules here: the first line must appear at once. What needs numpy or rclpy is imported later.
+if TYPE_CHECKING:
+    from flashrt_ros.demo_view import View
+    from flashrt_ros.monitor import Monitor
+    from flashrt_ros.processes import Children
+    from flashrt_ros.report import RunLog
+
+POLICY = "policy"
+CHANGED_INSTRUCTION = "put the yellow bottle into the green box"
+MIN_DECISIONS, MIN_FOLLOWED, MIN_CAMERA_HZ = 50, 0.9, 27.0
+SHORT_DECISIONS = 55
+TRANSITION_TIMEOUT_S, CHECKPOINT_TIMEOUT_S, FIRST_DECISION_TIMEOUT_S = 120.0, 120.0, 10.0
+POLL_PERIOD_S = 0.05
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The command line."""
+
+    device: str
+    duration_s: float
+    report: Path
+    short: bool
+    domain: int
+    start_s: float  # monotonic clock at the start of the process
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of the verdict, in words."""
+
+    passed: bool
+    text: str
+
+
+def verdict(log: RunLog, exit_codes: dict[str, int]) -> list[Check]:
+    """What must hold for a demo to have worked."""
+    made = len(log.decisions)
+    followed = sum(record.followed is True for record in log.decisions)
+    share = followed / made if made else 0.0
+    checks = [
+        Check(made >= MIN_DECISIONS, f"{made} decisions (at least {MIN_DECISIONS} needed)"),
+        Check(
+            share >= MIN_FOLLOWED,
+            f"{followed} of {made} decisions followed by the motion they commanded ({share:.0%}, at least "
+            f"{MIN_FOLLOWED:.0%} needed)",
+        ),
+    ]
+    for camera in CAMERAS:
+        rate = log.source_rates.get(camera, 0.0)
+        needed = f"at least {MIN_CAMERA_HZ:g} Hz needed"
+        checks.append(Check(rate >= MIN_CAMERA_HZ, f"camera {camera} at {rate:.1f} Hz ({needed})"))
+    for name, code in exit_codes.items():
+        checks.append(Check(code == 0, f"{name} stopped on SIGINT with exit code {code} (0 needed)"))
+    return checks
+
+
+def prepare_checkpoint(children: Children, view: View) -> Path:
+    """Make the checkpoint unless an earlier run did."""
+    folder = checkpoint_folder()
+    if not folder.exists():
+        for old in folder.parent.glob("demo_checkpoint_*"):
+            shutil.rmtree(old)
+        view.say(f"making a small Pi0.5 checkpoint with random weights in {folder} (first run only)")
+        arguments = [text for pair in CHECKPOINT.items() for text in ("=".join(pair),)]
+        children.start(
+            "make_checkpoint", ["-m", "flashrt_kernels.make_checkpoint", "pi05", str(folder), *arguments]
+        )
+        children.wait("make_checkpoint", CHECKPOINT_TIMEOUT_S)
+    return folder
+
+
+def run(settings: Settings) -> int:
+    """The whole demo; returns the exit code."""
+    import rclpy
+    from rclpy.signals import SignalHandlerOptions
+
+    from flashrt_ros.demo_view import View
+    from flashrt_ros.monitor import Monitor, MonitorError
+    from flashrt_ros.processes import ChildDied, Children
+
+    settings.report.mkdir(parents=True, exist_ok=True)
+    set_environment(settings.domain)
+    log, start_ns = new_log(settings), time.time_ns() - round((time.monotonic() - settings.start_s) * 1e9)
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    children = Children(settings.report)
+    failure = ""
+    try:
+        with children, View(settings.start_s) as view:
+            start_processes(settings, children, view)
+            monitor = Monitor(log, CAMERAS, POLICY, start_ns)
+            try:
+                drive(settings, log, children, monitor, view)
+            finally:
+                monitor.close()
+    except (ChildDied, MonitorError) as error:
+        failure = str(error)
+    finally:
+        rclpy.try_shutdown()
+    return conclude(settings, log, children.exit_codes, failure)
+
+
+def new_log(settings: Settings) -> RunLog:
+    """An empty log of the simulated arm under config/demo.yaml."""
+    from flashrt_ros.parameter_file import load_parameter_file
+    from flashrt_ros.report import RunLog
+    from flashrt_ros.sim.arm import JOINTS
+
+    parameters = load_parameter_file(package_file("config/demo.yaml"))
+    return RunLog(
+        title="Simulated arm driven by the policy node",
+        step_s=1.0 / parameters["action_rate_hz"],
+        action_names=[joint.name for joint in JOINTS],
+        units={joint.name: joint.unit for joint in JOINTS},
+        facts={
+            "policy": f"Pi0.5, size {CHECKPOINT['--size']}, random weights, on {settings.device}",
+            "computer": f"{cpu_name()}, {os.cpu_count()} cores",
+            "software": ", ".join(f"{name} {metadata.version(name)}" for name in ("rclpy", "torch", "numpy"))
+            + f", Python {platform.python_version()}",
+        },
+    )
+
+
+def start_processes(settings: Settings, children: Children, view: View) -> None:
+    """The robot and the (still unconfigured) node, and the checkpoint that the node will be told to load."""
+    view.say(
+        f"starting robot and policy node; logs in {settings.report}; ROS_DOMAIN_ID={settings.domain}, "
+        "this computer only"
+    )
+    children.start("robot", ["-m", "flashrt_ros.sim.robot"])
+    parameters = {"checkpoint": str(checkpoint_folder().resolve()), "device": settings.device}
+    children.start(
+        "policy_node",
+        [
+            *("-m", "flashrt_ros.policy_node", "--ros-args"),
+            *("--params-file", str(package_file("config/demo.yaml"))),
+            *(text for name, value in parameters.items() for text in ("-p", f"{name}:={value}")),
+        ],
+    )
+    prepare_checkpoint(children, view)
+
+
+def drive(settings: Settings, log: RunLog, children: Children, monitor: Monitor, view: View) -> None:
+    """Bring the node up, watch it decide, change the instruction once, bring it down."""
+    view.say("policy node: configure (load, plan, warm up)")
+    monitor.transition("configure", TRANSITION_TIMEOUT_S, children.check)
+    monitor.transition("activate", TRANSITION_TIMEOUT_S, children.check)
+    wait_for_first_decision(log, children, monitor, view)
+    begin_s = monitor.now_s()
+    monitor.start_rates()
+
+    def watch(until: float) -> None:
+        """Poll until this share of the run is over."""
+        while progress(settings, log, monitor.now_s() - begin_s) < until:
+            children.check()
+            monitor.poll()
+            view.show(log, monitor.rates(), monitor.now_s())
+            time.sleep(POLL_PERIOD_S)
+
+    watch(0.5)
+    monitor.say(CHANGED_INSTRUCTION)
+    view.say(f'instruction changed to "{CHANGED_INSTRUCTION}"')
+    watch(1.0)
+    monitor.finish_rates()
+    monitor.transition("deactivate", TRANSITION_TIMEOUT_S, children.check)
+    monitor.poll(finished=True)
+    view.say("stopping")
+
+
+def progress(settings: Settings, log: RunLog, watched_s: float) -> float:
+    """How much of the run is over, 1 = all; a short run ends when it has enough decisions."""
+    by_time = watched_s / settings.duration_s
+    return max(by_time, len(log.decisions) / SHORT_DECISIONS) if settings.short else by_time
+
+
+def wait_for_first_decision(log: RunLog, children: Children, monitor: Monitor, view: View) -> None:
+    """Raises MonitorError with what the node says about itself when no decision comes."""
+    from flashrt_ros.monitor import MonitorError
+
+    deadline = time.monotonic() + FIRST_DECISION_TIMEOUT_S
+    while not log.decisions:
+        children.check()
+        monitor.poll()
+        if time.monotonic() > deadline:
+            said = "\n".join(f"  {name}: {text}" for name, text in monitor.statuses.items())
+            raise MonitorError(f"no decision within {FIRST_DECISION_TIMEOUT_S:g} s; the node says:\n{said}")
+        time.sleep(POLL_PERIOD_S)
+    view.say("first decision")
+
+
+def conclude(settings: Settings, log: RunLog, exit_codes: dict[str, int], failure: str) -> int:
+    """Write the report, print the verdict, return the exit code."""
+    from flashrt_ros.demo_view import summary
+    from flashrt_ros.report import write_report
+
+    checks = [Check(False, failure)] if failure else []
+    checks += verdict(log, exit_codes)
+    passed = all(check.passed for check in checks)
+    if log.decisions:
+        log.facts["first decision"] = f"{log.decisions[0].t_s:.1f} s after the start"
+        log.facts |= summary(log, log.source_rates)
+    log.facts["verdict"] = "passed" if passed else "failed"
+    log.facts |= {f"check {i + 1}": ("" if c.passed else "FAILED: ") + c.text for i, c in enumerate(checks)}
+    page = write_report(log, settings.report)
+    for check in checks:
+        print(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")
+    seconds = time.monotonic() - settings.start_s
+    print(f"demo {log.facts['verdict']} after {seconds:.0f} s; report: {page}", flush=True)
+    return 0 if passed else 1
+
+
+def parse(arguments: Sequence[str] | None, start_s: float) -> Settings:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flashrt_ros.demo", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--device", default="cpu", help="where the policy runs (default: cpu)")
+    parser.add_argument("--duration", type=float, default=20.0, help="seconds of decisions (default: 20)")
+    parser.add_argument("--report", type=Path, default=Path("demo_report"), help="folder of report and logs")
+    parser.add_argument(
+        "--short", action="store_true", help=f"stop after {SHORT_DECISIONS} decisions, enough for the verdict"
+    )
+    # Ports of domains above 101 can collide with ephemeral ones; low domains are those that robots use.
+    private = 40 + os.getpid() % 62
+    parser.add_argument(
+        "--domain", type=int, default=private, help="ROS_DOMAIN_ID of the demo (default: a private one)"
+    )
+    given = parser.parse_args(arguments)
+    return Settings(given.device, given.duration, given.report, given.short, given.domain, start_s)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; returns its exit code (130 after Ctrl-C)."""
+    settings = parse(arguments, time.monotonic())
+    print(
+        f"flashrt_ros demo: a simulated arm and a policy on {settings.device}; ends by itself in about "
+        f"{settings.duration_s + 15:.0f} s",
+        flush=True,
+    )
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        return run(settings)
+    except KeyboardInterrupt:
+        print("demo interrupted; robot and policy node are stopped", flush=True)
+        return 130
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    """Leave through the same doors as Ctrl-C, so that the children are stopped."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

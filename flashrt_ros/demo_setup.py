@@ -1,0 +1,70 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What the demo needs before its processes start: package files, environment, the checkpoint's name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+CAMERAS = ("front", "wrist")
+
+# What the demo's checkpoint is made of. The ranges of its actions lie well inside of the arm's limits.
+CHECKPOINT = {
+    "--size": "small",
+    "--seed": "7",
+    "--cameras": ",".join(CAMERAS),
+    "--action-dim": "4",
+    "--state-dim": "4",
+    "--action-low": "-0.35,0.95,-1.75,0.025",
+    "--action-high": "0.35,1.25,-1.35,0.055",
+    "--state-low": "-1.0,0.5,-2.2,0.0",
+    "--state-high": "1.0,1.5,-0.8,0.08",
+}
+
+
+def package_file(name: str) -> Path:
+    """A file of the package: in the source tree when run from there, else where it was installed."""
+    in_source = Path(__file__).resolve().parent.parent / name
+    if in_source.exists():
+        return in_source
+    from ament_index_python.packages import get_package_share_directory
+
+    return Path(get_package_share_directory("flashrt_ros")) / name
+
+
+def set_environment(domain: int) -> None:
+    """Environment of this process and its children, before rclpy looks at it.
+
+    A ROS domain of its own, on this computer only: the demo's trajectories must never reach a real robot.
+    """
+    os.environ["ROS_DOMAIN_ID"] = str(domain)
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    # Without it Fast DDS loses most images. Jazzy (rclpy 7) reads another name than later releases.
+    later = int(metadata.version("rclpy").split(".")[0]) >= 9
+    name = "FASTDDS_DEFAULT_PROFILES_FILE" if later else "FASTRTPS_DEFAULT_PROFILES_FILE"
+    os.environ[name] = str(package_file("config/fastdds_large_images.xml"))
+
+
+def checkpoint_folder() -> Path:
+    """Where the demo keeps its checkpoint: the name changes with the arguments and with what generates it."""
+    # Found, not imported: that would import torch, and the demo's first line comes before.
+    spec = find_spec("flashrt_kernels")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("flashrt_kernels is not installed beside flashrt_ros")
+    package = Path(spec.submodule_search_locations[0])
+    key = hashlib.sha256(repr(sorted(CHECKPOINT.items())).encode())
+    for source in sorted([package / "make_checkpoint.py", *(package / "checkpoint").glob("*.py")]):
+        key.update(source.read_bytes())
+    return Path(".cache", f"demo_checkpoint_{key.hexdigest()[:16]}")
+
+
+def cpu_name() -> str:
+    """The processor's name as Linux knows it."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

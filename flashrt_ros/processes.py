@@ -1,0 +1,92 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Child processes of the demo: a log file each, stopped with SIGINT, reported with the log's tail."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+STOP_TIMEOUT_S = 6.0
+TAIL_LINES = 15
+
+
+class ChildDied(RuntimeError):
+    """A process ended that should be running; the text holds the end of its log."""
+
+
+class Children:
+    """Python modules that run as processes beside this one; leaving the context ends them all."""
+
+    def __init__(self, log_folder: Path) -> None:
+        self._folder = log_folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.exit_codes: dict[str, int] = {}
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self, name: str, arguments: Sequence[str]) -> None:
+        """Run `python -u arguments…`; output goes to `<log folder>/<name>.log`."""
+        with self.log_path(name).open("wb") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-u", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal is for the demo alone, which then stops its children in order.
+                start_new_session=True,
+            )
+
+    def log_path(self, name: str) -> Path:
+        """Where the output of `name` goes."""
+        return self._folder / f"{name}.log"
+
+    def tail(self, name: str) -> str:
+        """The last lines that `name` wrote."""
+        lines = self.log_path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
+
+    def check(self) -> None:
+        """Raises ChildDied when one of the processes is not running any more."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise ChildDied(self._epitaph(name, process.returncode))
+
+    def wait(self, name: str, timeout_s: float) -> None:
+        """Wait for `name` to end with exit code 0; raises ChildDied otherwise."""
+        process = self._running[name]
+        deadline = time.monotonic() + timeout_s
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if process.poll() is None:
+            raise ChildDied(
+                f"{name} did not end within {timeout_s:g} s; the end of {self.log_path(name)}:\n"
+                f"{self.tail(name)}"
+            )
+        del self._running[name]
+        if process.returncode != 0:
+            raise ChildDied(self._epitaph(name, process.returncode))
+
+    def stop(self) -> None:
+        """SIGINT to every process, the newest first; kill what has not ended in time. Fills `exit_codes`."""
+        for name, process in reversed(self._running.items()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            try:
+                self.exit_codes[name] = process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self.exit_codes[name] = process.wait()
+        self._running.clear()
+
+    def _epitaph(self, name: str, code: int) -> str:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"{name} {how}; the end of {self.log_path(name)}:\n{self.tail(name)}"
