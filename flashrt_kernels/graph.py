@@ -111,6 +111,8 @@ class StaticGraph:
         Raises GraphError where the call breaks the declaration, reads what was never written, writes an
         input or a constant, or lets an output share bytes with another argument.
         """
+        if self._arena is not None:
+            raise GraphError(f"{self.name}: {kernel.name} after plan()")
         call = kernel.validate(given)
         index = len(self._nodes)
         arguments: dict[str, Buffer | None] = dict(call.arguments)
@@ -158,7 +160,7 @@ class StaticGraph:
         if storage.name in self._storages:
             raise GraphError(f"{self.name}: {storage.name!r} exists already")
         if self._arena is not None:
-            raise GraphError(f"{self.name}: {storage.name!r} comes after plan()")
+            raise GraphError(f"{self.name}: {storage.name!r} after plan()")
         self._storages[storage.name] = storage
         return Buffer(storage, storage.shape)
 
