@@ -1,0 +1,130 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Whatever a broken download or disk leaves behind: a policy, or a `CheckpointError`, and nothing else.
+
+Any other exception would pass the node's handler of bad checkpoints and leave it half configured.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint.tokenizer import load_tokenizer
+from flashrt_kernels.errors import CheckpointError
+
+from .conftest import FIXTURE, TOKENIZER
+
+FILES = [
+    *(path for path in sorted(FIXTURE.iterdir()) if not path.name.startswith("oracle")),
+    *sorted(TOKENIZER.iterdir()),
+]
+NAMES = [path.name for path in FILES]
+SMALL = [path.name for path in FILES if path.suffix == ".json" and "tokenizer" not in path.name]
+SAFETENSORS = [path.name for path in FILES if path.suffix == ".safetensors"]
+HEADER = 8  # bytes of a safetensors file before its JSON
+
+fuzz = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of which one file at a time is replaced."""
+    folder = tmp_path_factory.mktemp("linked")
+    for path in FILES:
+        shutil.copy(path, folder)
+    return folder
+
+
+def load_with(folder: Path, name: str, data: bytes) -> LeRobotCheckpoint | CheckpointError:
+    """The outcome with `name` replaced, which is restored afterwards. Any other exception fails the test."""
+    original = (folder / name).read_bytes()
+    # A new file: the mapping of an earlier load must keep its own.
+    (folder / name).unlink()
+    (folder / name).write_bytes(data)
+    try:
+        return load_lerobot(folder)
+    except CheckpointError as error:
+        return error
+    finally:
+        (folder / name).unlink()
+        (folder / name).write_bytes(original)
+
+
+@fuzz
+@given(name=st.sampled_from(NAMES), keep=st.floats(0, 0.999))
+def test_truncated_files_are_refused(linked: Path, name: str, keep: float) -> None:
+    """A copy that stopped half-way is the most frequent damage of all."""
+    data = (linked / name).read_bytes()
+    outcome = load_with(linked, name, data[: int(keep * len(data.rstrip()))])
+    if name == "tokenizer.model":  # not read: tokenizer.json comes first
+        assert isinstance(outcome, LeRobotCheckpoint)
+    else:
+        assert isinstance(outcome, CheckpointError)
+        assert name.split("_config")[0] in str(outcome)
+
+
+@fuzz
+@given(keep=st.floats(0, 0.999))
+def test_truncated_sentencepiece_model_is_refused_or_harmless(tmp_path: Path, keep: float) -> None:
+    """The other tokenizer form, read only where there is no tokenizer.json."""
+    data = (TOKENIZER / "tokenizer.model").read_bytes()
+    file = tmp_path / "tokenizer.model"
+    file.write_bytes(data[: int(keep * len(data))])
+    try:
+        outcome: int | str = load_tokenizer(file).size
+    except CheckpointError as error:
+        outcome = str(error)
+    # A cut between two protobuf fields leaves a valid, smaller vocabulary.
+    assert outcome in range(513) or "tokenizer.model" in str(outcome)
+
+
+@fuzz
+@given(name=st.sampled_from(SAFETENSORS), where=st.floats(0, 0.999), byte=st.integers(0, 255))
+def test_damaged_safetensors_headers_raise_nothing_else(
+    linked: Path, name: str, where: float, byte: int
+) -> None:
+    """A flipped byte in the header can change names, shapes, types and offsets."""
+    data = bytearray((linked / name).read_bytes())
+    length = HEADER + int.from_bytes(data[:HEADER], "little")
+    data[int(where * length)] = byte
+    outcome = load_with(linked, name, bytes(data))
+    if isinstance(outcome, CheckpointError):
+        assert name in str(outcome)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@fuzz
+@given(
+    name=st.sampled_from(SMALL),
+    choices=st.lists(st.integers(0, 2**16), min_size=1, max_size=5),
+    value=json_values,
+)
+def test_any_value_anywhere_in_a_json_raises_nothing_else(
+    linked: Path, name: str, choices: list[int], value: Any
+) -> None:
+    """Hand-edited files hold anything anywhere."""
+    document = json.loads((linked / name).read_text())
+    place: Any = document
+    for choice in choices:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            break
+        key = keys[choice % len(keys)]
+        if choice is choices[-1] or not isinstance(place[key], dict | list):
+            place[key] = value
+            break
+        place = place[key]
+    outcome = load_with(linked, name, json.dumps(document).encode())
+    if isinstance(outcome, CheckpointError):
+        assert str(linked) in str(outcome)
