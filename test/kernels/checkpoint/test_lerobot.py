@@ -15,7 +15,22 @@ from flashrt_kernels.checkpoint.dims import GEMMA_VARIANTS, RELEASED_VOCAB, Mode
 from flashrt_kernels.errors import CheckpointError
 
 from .conftest import FIXTURE, TOKENIZER, Folder
-from .damage import CONFIG, DIMS, EMBED, EXPERT, FC1, HEAD, Q0, WEIGHTS, Edit, drop, poison, rename
+from .damage import (
+    CONFIG,
+    DIMS,
+    EMBED,
+    EXPERT,
+    FC1,
+    HEAD,
+    NORMALIZER,
+    PRE,
+    Q0,
+    WEIGHTS,
+    Edit,
+    drop,
+    poison,
+    rename,
+)
 
 
 def test_fixture_loads_with_its_own_values() -> None:
@@ -110,6 +125,29 @@ def test_half_precision_weights_keep_their_dtype(folder: Folder) -> None:
     tensors = load_lerobot(folder.path).tensors
     assert tensors[layout.EMBEDDING].dtype == torch.bfloat16
     assert tensors[layout.VLM + "norm.weight"].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "words"),
+    [
+        (
+            DIMS,
+            ("expert", "width"),
+            48,
+            r"wrong shape, .*action_in_proj\.weight is \[32, 8\], expected \[48, 8\]",
+        ),
+        (CONFIG, ("max_action_dim",), 16, r"action_in_proj\.weight is \[32, 8\], expected \[32, 16\]"),
+        (PRE, ("steps", NORMALIZER, "registry_name"), "pi0_new_line_processor", "pi0_new_line_processor"),
+    ],
+    ids=["model dims", "action width", "processor"],
+)
+def test_R56_wrong_dims_or_processor(
+    folder: Folder, file: str, keys: tuple[str | int, ...], value: object, words: str
+) -> None:
+    """Files of two policies mixed in one folder: refused, with both sizes or the step printed."""
+    folder.edit_json(file, *keys, value=value)
+    with pytest.raises(CheckpointError, match=words):
+        load_lerobot(folder.path)
 
 
 def test_R55_keys_do_not_match_lists_all_kinds_at_once(folder: Folder) -> None:

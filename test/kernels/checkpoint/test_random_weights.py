@@ -1,0 +1,79 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Measurements on random checkpoints are only comparable when everybody has the same ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from flashrt_kernels.checkpoint import random_weights
+from flashrt_kernels.checkpoint.layout import Kind, TensorSpec
+from flashrt_kernels.checkpoint.random_weights import StoredTensor, random_values, write_random
+
+SPECS = [
+    TensorSpec("a.weight", (33, 7), "linear"),
+    TensorSpec("b.bias", (5,), "bias"),
+    TensorSpec("c.weight", (3, 3), "rms_norm"),
+]
+
+
+def stored(dtype: torch.dtype = torch.float32) -> list[StoredTensor]:
+    return [StoredTensor("model." + spec.key, spec, dtype) for spec in SPECS]
+
+
+def test_values_depend_on_seed_and_name_only(tmp_path: Path) -> None:
+    """Adding a tensor to a policy must not change all the others."""
+    write_random(tmp_path / "all", stored(), seed=3)
+    write_random(tmp_path / "reversed", stored()[::-1], seed=3)
+    write_random(tmp_path / "one", stored()[1:2], seed=3)
+    write_random(tmp_path / "other", stored(), seed=4)
+    everything, other = load_file(tmp_path / "all"), load_file(tmp_path / "other")
+    for file in ("reversed", "one"):
+        for key, tensor in load_file(tmp_path / file).items():
+            assert torch.equal(tensor, everything[key])
+    assert not any(torch.equal(tensor, other[key]) for key, tensor in everything.items())
+    assert len({tensor.view(-1)[0].item() for tensor in everything.values()}) == len(SPECS)
+
+
+def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The piece size is a matter of memory; changing it must not change a checkpoint."""
+    whole = np.concatenate(list(random_values(SPECS[0], 0)))
+    monkeypatch.setattr(random_weights, "_CHUNK", 10)
+    pieces = list(random_values(SPECS[0], 0))
+    assert len(pieces) == 24
+    np.testing.assert_array_equal(np.concatenate(pieces), whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "mean", "deviation"),
+    [
+        ("linear", (500, 64), 0.0, 1.2 / 8),
+        ("linear", (500, 4, 4, 4), 0.0, 1.2 / 8),
+        ("query_key", (500, 64), 0.0, 2.2 / 8),
+        ("embedding", (500, 64), 0.0, 1 / 8),
+        ("bias", (30_000,), 0.0, 0.1),
+        ("rms_norm", (30_000,), 0.0, 0.1),
+        ("layer_norm", (30_000,), 1.0, 0.1),
+    ],
+)
+def test_scale_follows_the_kind(kind: Kind, shape: tuple[int, ...], mean: float, deviation: float) -> None:
+    """Too small and the actions ignore the cameras; too large and every layer saturates."""
+    values = np.concatenate(list(random_values(TensorSpec("x", shape, kind), 0)))
+    assert values.mean() == pytest.approx(mean, abs=deviation / 20)
+    assert values.std() == pytest.approx(deviation, rel=0.05)
+
+
+def test_mixed_dtypes_are_aligned_and_told_to_progress(tmp_path: Path) -> None:
+    """An odd number of bf16 values before float32 ones would make the file unreadable for others."""
+    tensors = [
+        StoredTensor(s.key, s, torch.bfloat16 if i % 2 else torch.float32) for i, s in enumerate(SPECS)
+    ]
+    written: list[int] = []
+    write_random(tmp_path / "mixed", tensors, seed=0, advance=written.append)
+    got = load_file(tmp_path / "mixed")
+    assert {key: tensor.dtype for key, tensor in got.items()} == {t.key: t.dtype for t in tensors}
+    exact = torch.from_numpy(np.concatenate(list(random_values(SPECS[1], 0))))
+    assert torch.equal(got["b.bias"], exact.to(torch.bfloat16))
+    assert sum(written) == sum(tensor.size for tensor in tensors)
