@@ -44,8 +44,8 @@ def test_chunk_survives_the_wire() -> None:
     assert (message.step.sec, message.step.nanosec) == (0, 33_333_333)
     assert list(message.data) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert list(message.stage_ms) == [40.0, 60.0]
-    same = ("horizon", "action_dim", "steps_consumed", "sequence", "epoch", "seed", "instruction", "model")
-    same += ("age_ms", "ingest_ms", "policy_ms")
+    integers = ("horizon", "action_dim", "steps_consumed", "sequence", "epoch", "seed")
+    same = (*integers, "instruction", "model", "age_ms", "ingest_ms", "policy_ms")
     assert {name: getattr(message, name) for name in same} == {name: getattr(FIELDS, name) for name in same}
     for name in ("source_names", "action_names", "stage_names"):
         assert tuple(getattr(message, name)) == getattr(FIELDS, name)
