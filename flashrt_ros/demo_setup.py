@@ -19,8 +19,8 @@ CHECKPOINT = {
     "--cameras": ",".join(CAMERAS),
     "--action-dim": "4",
     "--state-dim": "4",
-    "--action-low": "-0.35,0.95,-1.75,0.025",
-    "--action-high": "0.35,1.25,-1.35,0.055",
+    "--action-low": "-0.35,0.92,-1.8,0.025",
+    "--action-high": "0.35,1.28,-1.3,0.055",
     "--state-low": "-1.0,0.5,-2.2,0.0",
     "--state-high": "1.0,1.5,-0.8,0.08",
 }

@@ -49,7 +49,7 @@ class View:
             return
         if self._live is None:
             self._next_s = time.monotonic() + _LINE_PERIOD_S
-            self.say(", ".join(f"{name} {value}" for name, value in summary(log, rates).items()))
+            self.say(_line(log, rates))
         else:
             self._next_s = time.monotonic() + _TABLE_PERIOD_S
             self._live.update(_tables(log, rates, now_s), refresh=True)
@@ -69,6 +69,13 @@ def summary(log: RunLog, rates: Mapping[str, float]) -> dict[str, str]:
     }
 
 
+def _line(log: RunLog, rates: Mapping[str, float]) -> str:
+    facts = summary(log, rates)
+    latency, age = facts["latency p50/p95/p99"], facts["age p50/p95/p99"]
+    made, followed = facts["decisions"], facts["followed"]
+    return f"decisions {made}, followed {followed}, latency {latency}, age {age}, {facts['rates']}"
+
+
 def decision_rate(decisions: Sequence[DecisionRecord]) -> float:
     """Mean rate in Hz, 0 with fewer than two decisions."""
     if len(decisions) < 2:
@@ -83,6 +90,7 @@ def percentiles(values: Sequence[float]) -> str:
 
 def _tables(log: RunLog, rates: Mapping[str, float], now_s: float) -> RenderableType:
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts.add_row("time", f"{now_s:.1f} s")
     for name, value in summary(log, rates).items():
         facts.add_row(name, value)
     joints = Table(box=None, padding=(0, 2, 0, 0))

@@ -36,7 +36,7 @@ class Unit:
             raise ValueError(f"0 < tolerance < motion is needed, got {self.tolerance} and {self.motion}")
 
 
-UNITS: Mapping[str, Unit] = {"rad": Unit(0.03, 0.05), "m": Unit(0.004, 0.006)}
+UNITS: Mapping[str, Unit] = {"rad": Unit(0.03, 0.04), "m": Unit(0.004, 0.006)}
 
 
 class Follower:

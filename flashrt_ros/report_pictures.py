@@ -76,8 +76,9 @@ def draw_joints(log: RunLog, path: Path) -> str:
     for joint, (name, axis) in enumerate(zip(log.action_names, panels.flat, strict=False)):
         _joint_panel(log, axis, joint, name, compact=columns == 4)
         axis.add_collection(LineCollection(open_ends[joint], colors=_OPEN, linewidths=0.6, alpha=0.35))
-        width = 1.8 if columns == 1 else 0.9
-        axis.add_collection(LineCollection(executed[joint], colors=_COMMANDED, linewidths=width))
+        # A wide band below the thin measured line: both stay visible when the robot follows well.
+        width = 4.0 if columns == 1 else 2.0
+        axis.add_collection(LineCollection(executed[joint], colors=_COMMANDED, linewidths=width, alpha=0.6))
         if len(times):
             axis.plot(times, positions[:, joint], color=_MEASURED, linewidth=1.0)
         axis.autoscale_view()
@@ -147,7 +148,12 @@ def _joint_legend(figure: Figure) -> None:
     handles = [
         axis.plot([], [], color=_MEASURED, linewidth=1.2, label="measured")[0],
         axis.plot(
-            [], [], color=_COMMANDED, linewidth=1.8, label="commanded, until the next chunk replaced it"
+            [],
+            [],
+            color=_COMMANDED,
+            linewidth=4.0,
+            alpha=0.6,
+            label="commanded, until the next chunk replaced it",
         )[0],
         axis.plot([], [], color=_OPEN, linewidth=1.0, label="rest of the chunk")[0],
         axis.plot([], [], color="0.6", linewidth=0.8, linestyle=":", label="event")[0],
@@ -234,7 +240,7 @@ def _lanes_panel(log: RunLog, axis: Axes) -> None:
             )
     axis.broken_barh(_trajectory_bars(log), (place["trajectory"] - 0.2, 0.4), color=("#f7c9a0", "#f0a868"))
     axis.set_yticks(list(place.values()), list(place), fontsize=8)
-    axis.set_ylim(-0.6, len(lanes) + 0.9)
+    axis.set_ylim(-0.6, len(lanes) + 1.3)
     _event_labels(log, axis, len(lanes) - 0.4)
     axis.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False)
 
@@ -251,9 +257,9 @@ def _trajectory_bars(log: RunLog) -> list[tuple[float, float]]:
 def _event_labels(log: RunLog, axis: Axes, top: float) -> None:
     for index, (t_s, text) in enumerate(log.events):
         axis.axvline(t_s, color="0.5", linewidth=0.8, linestyle=":")
-        # Neighbours on two heights, so that close events stay readable.
+        # Neighbours on three heights, so that close events stay readable.
         side = "right" if t_s > 0.85 * _end_s(log) else "left"
-        axis.text(t_s, top + 0.6 * (index % 2), f" {text} ", fontsize=7, va="bottom", ha=side, clip_on=True)
+        axis.text(t_s, top + 0.55 * (index % 3), f" {text} ", fontsize=7, va="bottom", ha=side, clip_on=True)
 
 
 def _save(figure: Figure, path: Path, dpi: int = 100) -> str:

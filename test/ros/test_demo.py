@@ -1,0 +1,223 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The demo: the first thing a newcomer runs. Its parts, and one short run of the whole."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from flashrt_ros import demo, demo_setup
+from flashrt_ros.demo_view import View
+from flashrt_ros.processes import ChildDied, Children
+from flashrt_ros.report import DecisionRecord, RunLog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_log(
+    decisions: int = 60, followed: int = 58, front_hz: float = 30.0, wrist_hz: float = 30.0
+) -> RunLog:
+    log = RunLog("test", 0.5, ["pan", "lift"], source_rates={"front": front_hz, "wrist": wrist_hz})
+    for index in range(decisions):
+        rows = np.zeros((4, 2), np.float32)
+        stages = {"vision": 30.0}
+        log.decisions.append(
+            DecisionRecord(
+                0.2 * index, index, 1, "pick", 25.0, 1.0, 80.0, 85.0, stages, 0, rows, index < followed
+            )
+        )
+    log.joint_samples = [(0.0, np.zeros(2)), (20.0, np.ones(2))]
+    return log
+
+
+CLEAN = {"policy_node": 0, "robot": 0}
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_codes", "words"),
+    [
+        (run_log(decisions=49, followed=49), CLEAN, "49 decisions (at least 50 needed)"),
+        (run_log(decisions=0), CLEAN, "0 decisions"),
+        (run_log(followed=53), CLEAN, "53 of 60 decisions followed by the motion they commanded (88%"),
+        (run_log(front_hz=26.9), CLEAN, "camera front at 26.9 Hz (at least 27 Hz needed)"),
+        (run_log(wrist_hz=0.0), CLEAN, "camera wrist at 0.0 Hz"),
+        (run_log(), {"policy_node": -9, "robot": 0}, "policy_node stopped on SIGINT with exit code -9"),
+    ],
+)
+def test_verdict_says_exactly_what_failed(log: RunLog, exit_codes: dict[str, int], words: str) -> None:
+    """Lost otherwise: a demo that did not work exits with 0, or fails without saying why."""
+    failed = [check.text for check in demo.verdict(log, exit_codes) if not check.passed]
+    assert any(words in text for text in failed)
+
+
+def test_verdict_passes_a_good_run() -> None:
+    """Lost otherwise: a demo that worked exits with 1."""
+    assert all(check.passed for check in demo.verdict(run_log(), CLEAN))
+
+
+def test_a_slow_computer_gets_more_time_but_not_for_ever() -> None:
+    """Lost otherwise: the demo fails a moment before its fiftieth decision, or never ends."""
+    settings = demo.parse([], start_s=0.0)
+    assert demo.progress(settings, run_log(decisions=60), watched_s=20.0) >= 1.0
+    assert demo.progress(settings, run_log(decisions=40), watched_s=20.0) < 1.0
+    assert demo.progress(settings, run_log(decisions=40), watched_s=28.0) >= 1.0
+    short = demo.parse(["--short"], start_s=0.0)
+    assert demo.progress(short, run_log(decisions=demo.SHORT_DECISIONS), watched_s=11.0) >= 1.0
+    assert demo.progress(short, run_log(decisions=demo.MIN_DECISIONS), watched_s=11.0) < 1.0
+
+
+def test_unjudged_decisions_do_not_count_as_followed() -> None:
+    """Lost otherwise: a run in which no joint state arrived passes."""
+    log = run_log(followed=0)
+    log.decisions = [DecisionRecord(**{**record.__dict__, "followed": None}) for record in log.decisions]
+    assert not demo.verdict(log, CLEAN)[1].passed
+
+
+def test_environment_keeps_the_demo_away_from_real_robots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: the demo's trajectories reach a robot on the same network."""
+    for name in ("ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE", "FASTDDS_DEFAULT_PROFILES_FILE"):
+        monkeypatch.setenv(name, "of the user's robot")
+    monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", "")
+    demo_setup.set_environment(77)
+    assert os.environ["ROS_DOMAIN_ID"] == "77"
+    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    profiles = (os.environ["FASTDDS_DEFAULT_PROFILES_FILE"], os.environ["FASTRTPS_DEFAULT_PROFILES_FILE"])
+    assert str(ROOT / "config" / "fastdds_large_images.xml") in profiles
+
+
+def test_checkpoint_is_made_anew_when_its_recipe_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: the demo runs with the checkpoint of another version."""
+    before = demo_setup.checkpoint_folder()
+    monkeypatch.setitem(demo_setup.CHECKPOINT, "--seed", "8")
+    assert demo_setup.checkpoint_folder() != before
+
+
+def test_a_child_that_dies_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    """Lost otherwise: the demo waits for a dead node, and the reason stays in a file nobody opens."""
+    with Children(tmp_path) as children:
+        children.start("talker", ["-c", "print('what I was doing'); raise SystemExit(3)"])
+        with pytest.raises(ChildDied, match=r"(?s)talker ended with exit code 3.*what I was doing"):
+            children.wait("talker", timeout_s=20)
+        children.start("sleeper", ["-c", "import time; time.sleep(60)"])
+        children.check()
+        children.start("killed", ["-c", "import os; os.kill(os.getpid(), 9)"])
+        with pytest.raises(ChildDied, match="killed was ended by SIGKILL"):
+            wait_for_death(children)
+
+
+def wait_for_death(children: Children) -> None:
+    for _ in range(200):
+        children.check()
+        time.sleep(0.05)
+
+
+def test_children_are_stopped_with_sigint_and_killed_when_deaf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost otherwise: processes stay behind after the demo, or are killed before they can stop cleanly."""
+    monkeypatch.setattr("flashrt_ros.processes.STOP_TIMEOUT_S", 0.5)
+    polite = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(7)); print('up'); time.sleep(60)"
+    deaf = "import signal, time; signal.signal(2, signal.SIG_IGN); print('up'); time.sleep(60)"
+    with Children(tmp_path) as children:
+        children.start("polite", ["-c", polite])
+        children.start("deaf", ["-c", deaf])
+        for name in ("polite", "deaf"):
+            while "up" not in children.log_path(name).read_text():
+                time.sleep(0.02)
+    assert children.exit_codes == {"polite": 7, "deaf": -signal.SIGKILL}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_view_shows_the_run(terminal: bool) -> None:
+    """Lost otherwise: the person in front of the demo sees nothing, in a terminal or in a log."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120)
+    with View(time.monotonic(), console) as view:
+        view.say("hello [not markup]")
+        view.show(run_log(), {"front": 29.96}, now_s=12.0)
+    text = out.getvalue()
+    assert "hello [not markup]" in text
+    assert "58 of 60" in text
+    assert "front 30.0" in text
+    assert ("commanded" in text) == terminal
+
+
+def processes_of_domain(domain: str) -> list[str]:
+    """Command lines of this package's processes that run in the ROS domain."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # ended meanwhile
+            continue
+        if f"ROS_DOMAIN_ID={domain}".encode() in environment and "-m flashrt_ros." in command:
+            found.append(command)
+    return found
+
+
+def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-u", "-m", "flashrt_ros.demo", "--report", str(folder), *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+@pytest.mark.dds
+@pytest.mark.serial
+def test_short_demo_passes(tmp_path: Path) -> None:
+    """Lost otherwise: `make demo` does not work."""
+    process = start_demo(tmp_path / "report", "--short", "--domain", os.environ["ROS_DOMAIN_ID"])
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    raw = json.loads((tmp_path / "report" / "run.json").read_text())
+    assert len(raw["decisions"]) >= demo.MIN_DECISIONS
+    assert raw["facts"]["verdict"] == "passed"
+    assert {record["instruction"] for record in raw["decisions"]} == {
+        "pick up the red cube",
+        demo.CHANGED_INSTRUCTION,
+    }
+    assert {camera for _, camera, _ in raw["frames"]} == set(demo.CAMERAS)
+    assert processes_of_domain(os.environ["ROS_DOMAIN_ID"]) == []
+    for name in ("robot", "policy_node"):
+        assert "Traceback" not in (tmp_path / "report" / f"{name}.log").read_text()
+
+
+@pytest.mark.dds
+def test_a_device_that_does_not_work_is_reported(tmp_path: Path) -> None:
+    """Lost otherwise: a demo that cannot run hangs, or ends without the node's reason."""
+    process = start_demo(tmp_path, "--device", "abacus", "--domain", os.environ["ROS_DOMAIN_ID"])
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 1
+    assert "abacus" in output
+    assert "configure" in output
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.dds
+@pytest.mark.parametrize(
+    ("number", "moment"), [(signal.SIGINT, "first decision"), (signal.SIGTERM, "configure")]
+)
+def test_an_interrupted_demo_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    """Lost otherwise: after Ctrl-C a robot and a node go on in the background."""
+    domain = os.environ["ROS_DOMAIN_ID"]
+    process = start_demo(tmp_path, "--domain", domain)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if moment in line:
+            break
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert processes_of_domain(domain) == []
