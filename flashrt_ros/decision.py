@@ -62,6 +62,7 @@ class Decider:
         self._pull = pull
         self._lock = threading.RLock()
         self._instruction = config.instruction if instruction is None else instruction
+        self._to_robot = _to_robot_units(config)
         self._first = True
         self._clock_jumps = ingest.clock_jumps
         self.epoch = 0
@@ -162,7 +163,9 @@ class Decider:
         except ObservationError as error:
             return Rejected(str(error), "observation")
         decided_ns = time.monotonic_ns()
-        actions = np.array(chunk.actions, dtype=np.float32)  # [H, D], a copy: the policy may reuse its buffer
+        actions = self._to_robot(
+            np.array(chunk.actions, dtype=np.float32)
+        )  # [H, D], a copy: buffers are reused
         if not is_finite(actions):
             return Rejected(self._not_finite(actions), "non_finite")
         with self._lock:
@@ -206,6 +209,25 @@ class Decider:
                 return False
             send(decision)
             return True
+
+
+def _to_robot_units(config: NodeConfig) -> Callable[[np.ndarray], np.ndarray]:
+    """Undo scale and offset for the actions of joints that have one: a joint has one unit in both directions.
+
+    Actions [H, D] of other joints, and all without scale and offset, keep their bits.
+    """
+    joints = {joint.name: joint for joint in config.joints if (joint.scale, joint.offset) != (1.0, 0.0)}
+    columns = [column for column, name in enumerate(config.action_names) if name in joints]
+    scaled = [joints[config.action_names[column]] for column in columns]
+    scale = np.array([joint.scale for joint in scaled])
+    offset = np.array([joint.offset for joint in scaled])
+
+    def convert(actions: np.ndarray) -> np.ndarray:
+        if columns:
+            actions[:, columns] = (actions[:, columns] - offset) / scale
+        return actions
+
+    return convert
 
 
 @dataclass(frozen=True)

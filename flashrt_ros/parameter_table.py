@@ -172,8 +172,12 @@ CAMERA_PARAMETERS: Final = (
 )
 
 JOINT_PARAMETERS: Final = (
-    Parameter("joint.<name>.scale", "double", 1.0, "Policy value = scale · message + offset."),
-    Parameter("joint.<name>.offset", "double", 0.0, "Policy value = scale · message + offset."),
+    Parameter(
+        "joint.<name>.scale", "double", 1.0, "Policy value = scale · message + offset; actions go back."
+    ),
+    Parameter(
+        "joint.<name>.offset", "double", 0.0, "Policy value = scale · message + offset; actions go back."
+    ),
 )
 
 ROS_OWNED = ("use_sim_time", "start_type_description_service", "qos_overrides.")

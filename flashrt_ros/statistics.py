@@ -21,6 +21,14 @@ class Summary:
     max: float
 
 
+def summarize(values: np.ndarray) -> Summary | None:
+    """Percentiles of values [n], linear between ranks; None without values."""
+    if not values.size:
+        return None
+    p50, p95, p99 = np.percentile(values, (50, 95, 99))
+    return Summary(values.size, float(p50), float(p95), float(p99), float(values.max()))
+
+
 class Window:
     """The newest `size` values of one quantity; raises ValueError for a size below 1."""
 
@@ -44,12 +52,8 @@ class Window:
         return float(self._values[(self._total - 1) % self._values.size]) if self._total else None
 
     def summary(self) -> Summary | None:
-        """Percentiles (linear between ranks) of what the window holds; None while it is empty."""
-        values = self._values[: min(self._total, self._values.size)]
-        if not values.size:
-            return None
-        p50, p95, p99 = np.percentile(values, (50, 95, 99))
-        return Summary(values.size, float(p50), float(p95), float(p99), float(values.max()))
+        """Percentiles of what the window holds; None while it is empty."""
+        return summarize(self._values[: min(self._total, self._values.size)])
 
     def clear(self) -> None:
         self._total = 0

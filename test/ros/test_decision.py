@@ -55,7 +55,7 @@ def image(stamp_ns: int = T0) -> Any:
 class Rig:
     """A Decider with one camera and two joints over a stub policy."""
 
-    def __init__(self, pull: Callable[[], None] | None = None, **parameters: Any) -> None:
+    def __init__(self, pull: Callable[[], None] | None = None, parameters: Any = None) -> None:
         flat = {
             "checkpoint": "/x",
             "action_rate_hz": 30.0,
@@ -63,7 +63,7 @@ class Rig:
             "joint_names": ["a", "b"],
             "instruction": "wait",
             "seed": 5,
-            **parameters,
+            **(parameters or {}),
         }
         config = NodeConfig.from_dict(flat)
         self.policy = StubPolicy()
@@ -104,6 +104,17 @@ def test_chunks_do_not_share_memory_with_the_policy() -> None:
     decision = rig.decided()
     rig.policy.actions[:] = 9
     assert (decision.actions == 1).all()
+
+
+def test_R17_actions_go_back_through_scale_and_offset() -> None:
+    """A policy trained in degrees must not send degrees to a controller that takes radians."""
+    rig = Rig(parameters={"joint.b.scale": 180 / np.pi, "joint.b.offset": 10.0})
+    rig.fill()
+    rig.policy.actions = np.array([[1.0, 100.0]] * 4, np.float32)
+    decision = rig.decided()
+    assert rig.policy.calls[0]["state"][1] == pytest.approx(2 * 180 / np.pi + 10)
+    assert decision.actions[:, 0].tolist() == [1.0] * 4
+    assert decision.actions[:, 1] == pytest.approx(np.radians(90.0))
 
 
 def test_R31_sequence_counts_calls_so_that_noise_differs_per_decision() -> None:

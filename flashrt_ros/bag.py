@@ -1,0 +1,134 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""A recording as a sequence of (source, message, time), read with `rosbags`: needs no ROS installation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from rosbags.highlevel import AnyReader, AnyReaderError
+from rosbags.interfaces import Connection
+from rosbags.typesys import Stores, get_typestore
+
+from flashrt_ros.observation import JOINT_STATES, NS_PER_S
+from flashrt_ros.parameters import NodeConfig
+
+JOINT_TYPE: Final = "sensor_msgs/msg/JointState"
+CAMERA_TYPES: Final = {"raw": "sensor_msgs/msg/Image", "compressed": "sensor_msgs/msg/CompressedImage"}
+
+
+class BagError(ValueError):
+    """A recording that cannot be used: names the file, or the topics that it has."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic of a recording."""
+
+    name: str
+    type: str
+    count: int
+
+
+def resolve(topic: str, namespace: str, remaps: Mapping[str, str]) -> str:
+    """The full name of a node's topic: remapped as given, then put into the namespace when it is relative."""
+    name = remaps.get(topic, topic)
+    if name.startswith("/"):
+        return name
+    inside = "/".join(part for part in (namespace.strip("/"), name) if part)
+    return f"/{inside}"
+
+
+def wanted_topics(
+    config: NodeConfig, namespace: str, remaps: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Full topic name → (source, message type) of everything the node would subscribe to."""
+    topics = {
+        resolve(camera.topic, namespace, remaps): (camera.name, CAMERA_TYPES[camera.transport])
+        for camera in config.cameras
+    }
+    topics[resolve(JOINT_STATES, namespace, remaps)] = (JOINT_STATES, JOINT_TYPE)
+    return topics
+
+
+class Bag:
+    """One rosbag2 recording (folder, .mcap or .db3), open inside a `with` block.
+
+    Raises BagError when it is missing, damaged, or no recording.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._reader = AnyReader([self.path], default_typestore=get_typestore(Stores.ROS2_KILTED))
+        except (AnyReaderError, OSError) as error:
+            raise BagError(f"cannot open bag {path}: {error}") from error
+
+    def __enter__(self) -> Bag:
+        try:
+            self._reader.open()
+        except Exception as error:  # rosbags lets errors of yaml, sqlite3 and struct through, too
+            raise BagError(f"cannot read bag {self.path}: {error}") from error
+        self.start_ns = self._reader.start_time
+        self.end_ns = max(self._reader.end_time, self.start_ns)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+
+    @property
+    def duration_s(self) -> float:
+        return (self.end_ns - self.start_ns) / NS_PER_S
+
+    def topics(self) -> list[Topic]:
+        """All topics with their types and numbers of messages."""
+        return [
+            Topic(name, str(info.msgtype), info.msgcount)
+            for name, info in sorted(self._reader.topics.items())
+        ]
+
+    def select(self, wanted: Mapping[str, tuple[str, str]], required: tuple[str, ...]) -> list[Connection]:
+        """The connections of the wanted topics.
+
+        Raises BagError, listing the topics of the bag, when one of a required source is absent or any has
+        another type.
+        """
+        there = {topic.name: topic for topic in self.topics()}
+        listing = "; ".join(
+            f"{topic.name} ({topic.type}, {topic.count} messages)" for topic in there.values()
+        )
+        for name, (source, kind) in wanted.items():
+            if name not in there and source in required:
+                raise BagError(
+                    f"{self.path} has no topic {name} for {source}. "
+                    f"Set camera.<name>.topic or use --remap; the bag has: {listing or 'no topics'}"
+                )
+            if name in there and there[name].type != kind:
+                raise BagError(
+                    f"{self.path}: {name} holds {there[name].type}, but {source} needs {kind} "
+                    f"(camera.<name>.transport); the bag has: {listing}"
+                )
+        return [connection for connection in self._reader.connections if connection.topic in wanted]
+
+    def messages(
+        self, wanted: Mapping[str, tuple[str, str]], connections: list[Connection], limit_s: float | None
+    ) -> Iterator[tuple[str, Any, int]]:
+        """(source, message, time of recording in ns) in the order of recording, for the first `limit_s` s.
+
+        Raises BagError naming topic and time of a message that cannot be read.
+        """
+        stop = None if limit_s is None else self.start_ns + round(limit_s * NS_PER_S)
+        for connection, time_ns, raw in self._reader.messages(connections, stop=stop):
+            try:
+                message = self._reader.deserialize(raw, connection.msgtype)
+            except Exception as error:  # rosbags has no common class for what a damaged message can raise
+                at = (time_ns - self.start_ns) / NS_PER_S
+                raise BagError(
+                    f"{self.path}: message on {connection.topic} at {at:.3f} s is damaged: {error}"
+                ) from error
+            yield wanted[connection.topic][0], message, time_ns

@@ -1,0 +1,34 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The policy that a node's parameters describe; without ROS, for the node and for replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashrt_ros.parameters import ConfigError, NodeConfig
+
+if TYPE_CHECKING:
+    from flashrt_kernels import Policy
+
+
+def load_policy_of(config: NodeConfig) -> Policy:
+    """`flashrt_kernels.load_policy` with the parameters of `config`.
+
+    Raises ConfigError for a checkpoint or tokenizer that is refused.
+    """
+    import torch  # seconds: only whoever loads a policy pays for it
+
+    from flashrt_kernels import CheckpointError, load_policy
+
+    if config.cpu_threads:
+        torch.set_num_threads(config.cpu_threads)
+    try:
+        return load_policy(
+            config.checkpoint,
+            device=config.device,
+            precision=config.precision or None,
+            tokenizer=config.tokenizer or None,
+            num_inference_steps=config.num_inference_steps or None,
+        )
+    except (CheckpointError, OSError) as error:
+        raise ConfigError(f"checkpoint '{config.checkpoint}' cannot be used: {error}") from error

@@ -1,0 +1,381 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Replay: a robot's recording goes through the node's own ingest and decision code, every message counted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+from rich.progress import Progress
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from flashrt_ros.bag import Bag, BagError
+from flashrt_ros.bag_clock import CameraPacer, FreePacer, Pacer, TimerPacer
+from flashrt_ros.parameters import NodeConfig, load_parameter_file
+from flashrt_ros.replay import Outcome, Replay, main
+
+ROOT = Path(__file__).parents[2]
+CHECKPOINT = ROOT / "test" / "data" / "tiny_pi05"
+TOKENIZER = ROOT / "test" / "data" / "tokenizer_tiny"
+STORAGES = {"mcap": StoragePlugin.MCAP, "sqlite3": StoragePlugin.SQLITE3}
+JOINTS = ["j0", "j1", "j2", "j3", "j4"]
+S = 1_000_000_000
+MS = 1_000_000
+T0 = 1_760_000_000 * S
+
+STORE = get_typestore(Stores.ROS2_KILTED)
+TYPES = STORE.types
+Written = tuple[int, str, Any]  # ms since the start, topic, message
+
+
+def header(at_ms: int) -> Any:
+    stamp = TYPES["builtin_interfaces/msg/Time"](*divmod(T0 + at_ms * MS, S))
+    return TYPES["std_msgs/msg/Header"](stamp, "")
+
+
+def raw(at_ms: int, step: int = 64 * 3) -> Any:
+    pixels = np.full(40 * 64 * 3, at_ms % 251, np.uint8)
+    return TYPES["sensor_msgs/msg/Image"](header(at_ms), 40, 64, "bgr8", 0, step, pixels)
+
+
+def jpeg(at_ms: int) -> Any:
+    data = cv2.imencode(".jpg", np.full((48, 64, 3), at_ms % 251, np.uint8))[1]
+    return TYPES["sensor_msgs/msg/CompressedImage"](header(at_ms), "bgr8; jpeg compressed bgr8", data)
+
+
+def joints(at_ms: int, names: Iterable[str] = JOINTS) -> Any:
+    listed, nothing = list(names), np.zeros(0)
+    position = np.linspace(-0.5, 0.5, len(listed)) + at_ms / 1e4
+    return TYPES["sensor_msgs/msg/JointState"](header(at_ms), listed, position, nothing, nothing)
+
+
+def recording(length_ms: int = 1000) -> list[Written]:
+    """Two cameras at 20 Hz and joints at 50 Hz, out of step; one frame of `top` is malformed."""
+    frames = range(0, length_ms, 50)
+    messages: list[Written] = [(at, "/top/image_raw", raw(at, step=5 if at == 500 else 192)) for at in frames]
+    messages += [(at + 7, "/wrist/image_raw/compressed", jpeg(at + 7)) for at in frames]
+    messages += [(at + 3, "/joint_states", joints(at + 3)) for at in range(0, length_ms, 20)]
+    messages += [(at + 4, "/joint_commands", joints(at + 4)) for at in range(0, length_ms, 100)]
+    return sorted(messages, key=lambda written: written[0])
+
+
+def write_bag(folder: Path, messages: list[Written], storage: str = "mcap") -> Path:
+    path = folder / f"bag_{storage}"
+    with Writer(path, version=9, storage_plugin=STORAGES[storage]) as writer:
+        connections: dict[str, Any] = {}
+        for at_ms, topic, message in messages:
+            if topic not in connections:
+                connections[topic] = writer.add_connection(topic, message.__msgtype__, typestore=STORE)
+            raw_message = STORE.serialize_cdr(message, message.__msgtype__)
+            writer.write(connections[topic], T0 + at_ms * MS, bytes(raw_message))
+    return path
+
+
+def parameters(**more: Any) -> dict[str, Any]:
+    return {
+        "instruction": "pick up the cube",
+        "decision_rate": 10.0,
+        "action_rate_hz": 30.0,
+        "cameras": ["top", "wrist"],
+        "camera.wrist.transport": "compressed",
+        "joint_names": JOINTS,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+def write_parameters(folder: Path, **more: Any) -> Path:
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters(**more)}}), encoding="utf-8")
+    return path
+
+
+class StubPolicy:
+    """A policy that takes `seconds` for a decision."""
+
+    name = "stub"
+    cameras = ("observation.images.top", "observation.images.wrist")
+    state_dim = action_dim = 5
+    action_names = None
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.states: list[np.ndarray] = []
+
+    def warm_up(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def bind(self, cameras: Any) -> None:
+        self.bound = tuple(cameras)
+
+    def decide(self, images: Any, state: Any, instruction: str, *, seed: int, sequence: int) -> Any:
+        self.states.append(state)
+        time.sleep(self.seconds)
+        return SimpleNamespace(actions=np.zeros((6, 5), np.float32), timings={"prefix": 1.0})
+
+    def model_images(self) -> dict[str, np.ndarray]:
+        return {self.cameras[0]: np.zeros((4, 4, 3), np.uint8)}
+
+
+def replay(
+    bag: Path, policy: StubPolicy, limit_s: float | None = None, remaps: Any = None, **more: Any
+) -> Outcome:
+    config = NodeConfig.from_dict({"checkpoint": "stub", **parameters(**more)})
+    console = Console(file=StringIO())
+    with Bag(bag) as opened, Progress(console=console) as progress:
+        return Replay(config, policy, console).run(opened, "", remaps or {}, limit_s, progress)
+
+
+def arguments(folder: Path, bag: Path) -> list[str]:
+    options = {"--params": write_parameters(folder), "--checkpoint": CHECKPOINT, "--tokenizer": TOKENIZER}
+    options["--report"] = folder / f"report_{bag.name}"
+    return [str(bag), *(str(part) for pair in options.items() for part in pair)]
+
+
+@pytest.fixture
+def stub_policy(monkeypatch: pytest.MonkeyPatch) -> StubPolicy:
+    """main() runs with a stub in place of a checkpoint."""
+    policy = StubPolicy()
+    monkeypatch.setattr("flashrt_ros.replay.load_policy_of", lambda config: policy)
+    return policy
+
+
+def test_a_recording_goes_through_a_real_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The README's command: bag in; latencies, sources and report out; the same from both storages."""
+    first_actions = []
+    for storage in STORAGES:
+        bag = write_bag(tmp_path, recording(700), storage)
+        assert main(arguments(tmp_path, bag)) == 0
+        printed = capsys.readouterr().out
+        for words in ("decisions in", "p50", "policy: vision", "decision total", "/joint_commands (7)"):
+            assert words in printed
+        assert "warnings: malformed (1)" in printed
+        assert "the last good one serves while it is fresh" in printed
+        assert "observation.images.extra: masked" in printed
+        report = tmp_path / f"report_{bag.name}"
+        assert (report / "report.html").is_file()
+        run = json.loads((report / "run.json").read_text())
+        first = run["decisions"][0]
+        assert (first["sequence"], first["epoch"], first["steps_consumed"]) == (0, 1, 0)
+        assert first["instruction"] == "pick up the cube"
+        assert np.array(first["actions"], float).shape == (6, 5)
+        assert np.isfinite(np.array(first["actions"], float)).all()
+        for counts in run["source_counts"].values():
+            parts = sum(counts[name] for name in ("used", "skipped", "malformed", "dropped"))
+            assert counts["in bag"] == counts["received"] == parts
+            assert counts["used"] >= 1
+        first_actions.append(first["actions"])
+    assert first_actions[0] == first_actions[1]
+
+
+def test_every_message_is_counted_where_it_went(tmp_path: Path) -> None:
+    """A policy that takes no time uses one frame per decision; others are skipped, the broken one told."""
+    policy = StubPolicy()
+    outcome = replay(write_bag(tmp_path, recording()), policy)
+    decisions = len(outcome.log.decisions)
+    assert decisions + outcome.missed == 10
+    top = outcome.log.source_counts["top"]
+    assert (top["in bag"], top["received"], top["malformed"], top["dropped"]) == (20, 20, 1, 0)
+    assert top["used"] <= decisions
+    assert top["used"] + top["skipped"] == 19
+    assert outcome.unused == {"/joint_commands": 10}
+    assert dict(outcome.warnings) == {"malformed": 1}
+    assert outcome.reasons == {}
+    assert policy.bound == ("top", "wrist")
+    assert outcome.log.source_rates["wrist"] == pytest.approx(20, rel=0.05)
+    assert [text for _, text in outcome.log.events if "warning" in text]
+
+
+def test_decisions_see_only_what_had_arrived(tmp_path: Path) -> None:
+    """The state of a decision is the newest one recorded before it, never one from the future."""
+    policy = StubPolicy()
+    outcome = replay(write_bag(tmp_path, recording()), policy)
+    arrivals = [at + 3 for at in range(0, 1000, 20)]
+    for state, record in zip(policy.states, outcome.log.decisions, strict=True):
+        began_ms = record.t_s * 1e3 - record.total_ms
+        latest = max(at for at in arrivals if at <= began_ms + 1)
+        assert state[0] == pytest.approx(-0.5 + latest / 1e4, abs=2.1e-3)
+        assert record.age_ms < 60
+
+
+def test_a_decision_occupies_its_time_on_the_bag_clock(tmp_path: Path) -> None:
+    """A policy slower than its period skips frames and misses deadlines, as it would on the robot."""
+    outcome = replay(write_bag(tmp_path, recording()), StubPolicy(seconds=0.25))
+    assert 2 <= len(outcome.log.decisions) <= 4
+    assert outcome.missed >= 2 * len(outcome.log.decisions) - 2
+    assert outcome.log.source_counts["wrist"]["used"] == len(outcome.log.decisions)
+    assert outcome.too_late == len(outcome.log.decisions) - 1, "6 steps at 30 Hz are over after 0.2 s"
+    assert all(record.steps_consumed >= 7 for record in outcome.log.decisions[1:])
+
+
+def test_trigger_camera_decides_once_per_image(tmp_path: Path) -> None:
+    """The pacing of the node holds on a bag as well."""
+    outcome = replay(
+        write_bag(tmp_path, recording(500)), StubPolicy(), trigger="camera", trigger_camera="wrist"
+    )
+    assert len(outcome.log.decisions) == outcome.log.source_counts["wrist"]["used"] == 10
+
+
+def test_free_running_decides_back_to_back(tmp_path: Path) -> None:
+    """The policy's own speed is the pace."""
+    outcome = replay(write_bag(tmp_path, recording(500)), StubPolicy(seconds=0.02), trigger="free")
+    assert 3 <= len(outcome.log.decisions) <= 25
+
+
+def test_limit_ends_early(tmp_path: Path) -> None:
+    """--limit tries the first seconds of a long recording."""
+    outcome = replay(write_bag(tmp_path, recording()), StubPolicy(), limit_s=0.3)
+    assert outcome.log.source_counts["top"]["received"] == 6
+    assert outcome.log.source_counts["top"]["in bag"] == 20
+
+
+def test_R61_remaps_and_namespaces_find_the_topics(tmp_path: Path, stub_policy: StubPolicy) -> None:
+    """A recording made in a namespace, or with a remapped topic, needs no other parameter file."""
+    messages = [(at, f"/arm{topic}", message) for at, topic, message in recording(300)]
+    bag = write_bag(tmp_path, messages)
+    remaps = {
+        name: f"/arm/{name}" for name in ("joint_states", "top/image_raw", "wrist/image_raw/compressed")
+    }
+    assert replay(bag, StubPolicy(), remaps=remaps).log.decisions
+    assert main([*arguments(tmp_path, bag), "--namespace", "arm"]) == 0
+    renamed = [part for name, target in remaps.items() for part in ("--remap", f"{name}:={target}")]
+    assert main([*arguments(tmp_path, bag), *renamed]) == 0
+
+
+def test_missing_topic_lists_what_the_bag_has(tmp_path: Path) -> None:
+    """The user sees at once how the camera is really called."""
+    bag = write_bag(tmp_path, recording(100))
+    with pytest.raises(BagError) as caught:
+        replay(bag, StubPolicy(), camera__top__topic="front/image")
+    for words in (
+        "no topic /front/image for top",
+        "/top/image_raw (sensor_msgs/msg/Image, 2 messages)",
+        "--remap",
+    ):
+        assert words in str(caught.value)
+
+
+def test_optional_camera_may_be_missing(tmp_path: Path) -> None:
+    """required: false means the same on a bag as on the robot."""
+    messages = [written for written in recording(300) if "wrist" not in written[1]]
+    bag = write_bag(tmp_path, messages)
+    assert replay(bag, StubPolicy(), camera__wrist__required=False).log.decisions
+
+
+def test_wrong_transport_is_told(tmp_path: Path) -> None:
+    """A compressed topic read as raw images would fail in every message."""
+    bag = write_bag(tmp_path, recording(100))
+    with pytest.raises(BagError, match=r"holds sensor_msgs/msg/Image, but top needs .*CompressedImage"):
+        replay(bag, StubPolicy(), camera__top__transport="compressed", camera__top__topic="top/image_raw")
+
+
+def test_no_decision_is_a_failure_with_reasons(
+    tmp_path: Path, stub_policy: StubPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bag without usable input must not end like a success."""
+    messages = [(at, "/joint_states", joints(at, ["other"])) for at in range(0, 300, 20)]
+    messages += [written for written in recording(300) if written[1] != "/joint_states"]
+    bag = write_bag(tmp_path, sorted(messages, key=lambda written: written[0]))
+    assert main(arguments(tmp_path, bag)) == 1
+    assert stub_policy.states == []
+    printed = capsys.readouterr().out
+    assert "none of the 5 joints was ever seen; the messages name other" in printed
+    assert "decisions not made, by reason" in printed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bag": "nowhere"}, "cannot open bag"),
+        ({"bag": "broken.mcap"}, "broken.mcap"),
+        ({"bag": "notes.txt"}, "notes.txt"),
+        ({"--checkpoint": "nowhere"}, "nowhere"),
+        ({"--params": "nowhere.yaml"}, "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    tmp_path: Path, change: dict[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line names the file; no traceback, exit code 2."""
+    (tmp_path / "broken.mcap").write_bytes(b"\x89MCAP0\r\n" + b"\0" * 50)
+    (tmp_path / "notes.txt").write_text("no bag")
+    bag = tmp_path / change["bag"] if "bag" in change else write_bag(tmp_path, recording(100))
+    changed = [str(part) for name in change if name != "bag" for part in (name, tmp_path / change[name])]
+    assert main([*arguments(tmp_path, bag), *changed]) == 2
+    printed = capsys.readouterr().out
+    assert "error:" in printed
+    assert words in printed
+    assert not list(tmp_path.glob("report*"))
+
+
+def test_unitree_g1_file_describes_its_recording() -> None:
+    """The shipped file is complete but for the checkpoint: 26 joints, the JPEG head camera, the task."""
+    config = NodeConfig.from_dict(
+        {**load_parameter_file(ROOT / "config" / "unitree_g1.yaml"), "checkpoint": "x"}
+    )
+    (head,) = config.cameras
+    assert (head.name, head.slot, head.transport) == ("head", "head", "compressed")
+    assert head.topic == "head_camera/color/image_raw/compressed"
+    assert len(config.joints) == 26
+    assert len([name for name in config.joint_names if "hand" in name]) == 12
+    assert config.action_rate_hz == 30.0
+    assert config.instruction == "Pick up the yellow bottle on the table."
+
+
+CONFIG = NodeConfig.from_dict(
+    {"checkpoint": "x", **parameters(trigger="camera", trigger_camera="top", decision_rate=10.0)}
+)
+
+
+def due(pacer: Pacer) -> int | None:
+    return pacer.due_ns
+
+
+def test_timer_pacer_keeps_its_grid() -> None:
+    """One late decision does not shift the following ones."""
+    pacer = TimerPacer(CONFIG, T0)
+    assert due(pacer) == T0
+    pacer.decided(T0, T0 + 30 * MS, made=True)
+    assert (pacer.due_ns, pacer.missed) == (T0 + 100 * MS, 0)
+    pacer.decided(T0 + 100 * MS, T0 + 350 * MS, made=True)
+    assert (pacer.due_ns, pacer.missed) == (T0 + 400 * MS, 2)
+
+
+def test_camera_pacer_waits_for_images_and_for_itself() -> None:
+    """Images during a decision make one more, begun when the policy is free."""
+    pacer = CameraPacer(CONFIG, T0)
+    pacer.arrived("wrist", T0)
+    assert due(pacer) is None
+    pacer.arrived("top", T0 + MS)
+    assert due(pacer) == T0 + MS
+    pacer.decided(T0 + MS, T0 + 90 * MS, made=True)
+    assert due(pacer) is None
+    pacer.arrived("top", T0 + 50 * MS)
+    pacer.arrived("top", T0 + 80 * MS)
+    assert due(pacer) == T0 + 90 * MS
+
+
+def test_free_pacer_runs_on_and_waits_without_input() -> None:
+    """Back to back while there is input, else at the next message: no endless loop on a silent bag."""
+    pacer = FreePacer(CONFIG, T0)
+    pacer.decided(T0, T0 + 20 * MS, made=True)
+    assert due(pacer) == T0 + 20 * MS
+    pacer.decided(T0 + 20 * MS, T0 + 20 * MS, made=False)
+    assert due(pacer) is None
+    pacer.arrived("wrist", T0 + 60 * MS)
+    assert due(pacer) == T0 + 60 * MS
