@@ -151,6 +151,12 @@ class Policy:
         if progress is not None:
             progress(f"{graph.name}: {1e3 * (time.perf_counter() - start):.0f} ms")
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Names of the intermediates that `decide(taps=…)` can copy."""
+        self._check_open()
+        return self._graphs[max(self._graphs)].marks
+
     # ---- deciding ----
 
     def decide(
@@ -169,7 +175,7 @@ class Policy:
         state: [D] in robot units.
         seed, sequence: choose the start noise. Equal observation, seed and sequence: equal bits.
         noise: float32 [horizon, max_action_dim] in place of the seeded one.
-        taps: names of intermediates to copy (`StaticGraph.marks`).
+        taps: intermediates to copy, of `marks`.
 
         Raises ObservationError naming the camera or joint that does not fit.
         """

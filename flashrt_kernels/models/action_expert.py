@@ -76,7 +76,7 @@ def velocity(
     h = linear(g, w, "action_in_proj", x, out_dtype=w.dtype)
     if step == 0:
         g.mark("suffix.t1.embs", h)
-        g.mark("suffix.t1.adarms_cond", g.constant("condition", conditions.condition)[0:1])
+        g.mark("suffix.t1.adarms_cond", g.constant("condition", conditions.condition)[0])
     for i, cache in enumerate(caches):
         h = block(g, w, f"{EXPERT}layers.{i}.", dims, h, norm, cache, span)
         g.mark(f"suffix.step{step}.layer{i}", h)

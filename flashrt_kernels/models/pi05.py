@@ -104,12 +104,14 @@ class Pi05:
                 patch=vision.patch_size,
             )
             g.output(f"image{i}.patches", part)
+            g.mark(f"image{i}.patches", part)
         x = g.buffer("prefix", (length, self.dims.vlm.width), dtype)
         vision_tower(g, self.weights, vision, patches, cameras, out=x[: patches.shape[0]])
         return x
 
     def _embed_text(self, g: StaticGraph, out: Buffer, tokens: int) -> None:
         ids = g.input("tokens", (tokens,), torch.int32)
+        g.mark("tokens", ids)
         scale = math.sqrt(self.dims.vlm.width)
         g.call(embedding, ids=ids, table=self.weights.matrix(g, EMBEDDING), out=out, scale=scale)
 

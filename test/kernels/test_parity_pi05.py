@@ -1,0 +1,176 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Pi0.5 against LeRobot's own numbers (test/data/tiny_pi05, made with lerobot 0.6.1).
+
+When these fail, a trained checkpoint drives the robot differently than it did in training.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from flashrt_kernels import Chunk, Policy, load_policy
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+TOLERANCE = 1e-4  # of the largest |reference| of each tensor
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """LeRobot's tensors and the raw observation that they belong to."""
+
+    tensors: dict[str, np.ndarray]
+    task: str
+
+    @property
+    def images(self) -> dict[str, np.ndarray]:
+        raw = "raw."
+        return {
+            k.removeprefix(raw): v
+            for k, v in self.tensors.items()
+            if k.startswith(raw + "observation.images")
+        }
+
+    @property
+    def valid(self) -> np.ndarray:
+        """[prefix tokens]: rows of other tokens carry no meaning."""
+        return self.tensors["prefix.pad_masks"][0]
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Oracle:
+    with safe_open(DATA / "tiny_pi05" / "oracle.safetensors", framework="np") as file:
+        return Oracle({key: file.get_tensor(key) for key in file.keys()}, file.metadata()["task"])  # noqa: SIM118
+
+
+def load(**options: object) -> Policy:
+    return load_policy(DATA / "tiny_pi05", tokenizer=DATA / "tokenizer_tiny", **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def policy() -> Iterator[Policy]:
+    policy = load()
+    yield policy
+    policy.close()
+
+
+@pytest.fixture(scope="module")
+def taps(policy: Policy, oracle: Oracle) -> dict[str, np.ndarray]:
+    """Every mark, from one replay of the graph that decide() uses."""
+    return decide(policy, oracle, taps=policy.marks).taps
+
+
+def decide(policy: Policy, oracle: Oracle, taps: Sequence[str] = ()) -> Chunk:
+    state, noise = oracle.tensors["raw.state"], oracle.tensors["in.noise"][0]
+    return policy.decide(images=oracle.images, state=state, instruction=oracle.task, noise=noise, taps=taps)
+
+
+def stacked(name: str, taps: dict[str, np.ndarray]) -> np.ndarray:
+    """`x_t` and `v_t` of all steps."""
+    return np.stack([taps[f"{name}.step{i}"] for i in range(10)])
+
+
+def computed(key: str, taps: dict[str, np.ndarray]) -> np.ndarray:
+    """Our counterpart of an oracle tensor, without the batch axis."""
+    return stacked(key, taps) if key in ("x_t", "v_t") else taps[key]
+
+
+def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float = TOLERANCE) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * float(np.abs(want).max()))
+
+
+INPUTS = ("raw.", "in.")
+TESTED_ELSEWHERE = ("prefix.att_masks", "prefix.pad_masks", "actions_unnormalized")
+
+
+def intermediates() -> list[str]:
+    with safe_open(DATA / "tiny_pi05" / "oracle.safetensors", framework="np") as file:
+        keys = sorted(file.keys())
+    return [k for k in keys if not k.startswith((*INPUTS, *TESTED_ELSEWHERE)) and not k.endswith("steps5")]
+
+
+@pytest.mark.parametrize("key", intermediates())
+def test_intermediate(key: str, oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
+    """Every stage that LeRobot stored, so that a deviation is found where it starts."""
+    got, want = computed(key, taps), oracle.tensors[key][0]
+    if key.startswith("prefix.kv"):
+        want = want[0]  # one key/value head
+    if key.startswith(("prefix.layer", "prefix.kv")):
+        got, want = got[oracle.valid], want[oracle.valid]
+    assert_close(got, want)
+
+
+def test_every_kind_of_intermediate_is_stored(oracle: Oracle) -> None:
+    """The parametrised test above must not pass because the file lost its tensors."""
+    kinds = {key.split(".")[0] for key in intermediates()}
+    assert kinds == {"vision", "prefix", "suffix", "x_t", "v_t", "actions_normalized_padded"}
+    assert len(intermediates()) == 25
+
+
+def test_prefix_masks(oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
+    """Padding and the absent camera are masked; everything else sees everything."""
+    np.testing.assert_array_equal(taps["prefix.pad_masks"], oracle.valid)
+    assert not oracle.tensors["prefix.att_masks"].any()  # no causal part: one bidirectional block
+
+
+def test_image_preprocessing(policy: Policy, oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
+    """Raw uint8 → what the vision tower reads, present cameras first, the absent one −1."""
+    for i in range(3):
+        grid = taps[f"image{i}.patches"].reshape(4, 4, 3, 14, 14).transpose(2, 0, 3, 1, 4)
+        np.testing.assert_allclose(
+            grid.reshape(3, 56, 56), oracle.tensors[f"in.image{i}"][0], rtol=0, atol=2e-5
+        )
+
+
+def test_state_normalisation(policy: Policy, oracle: Oracle) -> None:
+    """The prompt's state bins come from these numbers: they must agree bit by bit."""
+    got = policy.normalise_state(oracle.tensors["raw.state"])
+    np.testing.assert_array_equal(got, oracle.tensors["in.state_normalized"][0])
+
+
+def test_prompt(policy: Policy, oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
+    """Cleaned text, state bins and padding give LeRobot's ids."""
+    np.testing.assert_array_equal(taps["tokens"], oracle.tensors["in.tokens"][0])
+    valid = oracle.valid[-len(taps["tokens"]) :]
+    np.testing.assert_array_equal(valid, oracle.tensors["in.token_mask"][0])
+
+
+def test_raw_observation_to_robot_units(policy: Policy, oracle: Oracle) -> None:
+    """The whole public path, the one that a robot takes."""
+    assert_close(decide(policy, oracle).actions, oracle.tensors["actions_unnormalized"][0])
+
+
+def test_taps_do_not_change_the_actions(policy: Policy, oracle: Oracle) -> None:
+    """The intermediates are those of the very plan that produced the actions."""
+    plain = decide(policy, oracle).actions
+    np.testing.assert_array_equal(decide(policy, oracle, taps=policy.marks).actions, plain)
+
+
+def test_five_steps(oracle: Oracle) -> None:
+    """Another step count has other time conditions."""
+    policy = load(num_inference_steps=5)
+    chunk = decide(policy, oracle, taps=("actions_normalized_padded",))
+    assert_close(
+        chunk.taps["actions_normalized_padded"], oracle.tensors["actions_normalized_padded.steps5"][0]
+    )
+    assert_close(decide(policy, oracle).actions, oracle.tensors["actions_unnormalized.steps5"][0])
+
+
+def test_bf16(oracle: Oracle) -> None:
+    """bf16 weights and activations stay within the gate that the public implementation meets."""
+    got = decide(load(precision="bf16"), oracle).actions.ravel().astype(np.float64)
+    want = oracle.tensors["actions_unnormalized"].ravel().astype(np.float64)
+    assert np.linalg.norm(got - want) <= 1e-2 * np.linalg.norm(want)
+    assert got @ want >= 0.9999 * np.linalg.norm(got) * np.linalg.norm(want)
+
+
+def test_unbound_camera_costs_nothing_and_changes_nothing(oracle: Oracle, policy: Policy) -> None:
+    """Leaving the absent camera out of the graph is the same as masking it."""
+    bound = load()
+    bound.bind(["top", "wrist"])
+    assert "3 cameras" not in bound.describe()
+    assert_close(decide(bound, oracle).actions, decide(policy, oracle).actions, 1e-5)

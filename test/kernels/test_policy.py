@@ -1,0 +1,405 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The public API: names, limits, seeds and what a decision leaves behind."""
+
+import gc
+import logging
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from flashrt_kernels import CheckpointError, ObservationError, Policy, RawImage, load_policy
+from flashrt_kernels.checkpoint import load_lerobot
+from flashrt_kernels.models import MODELS
+from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.policy import MAX_IMAGE_BYTES, seeded_noise, slots_by_name
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+TINY, TOKENIZER = DATA / "tiny_pi05", DATA / "tokenizer_tiny"
+TOP, WRIST, EXTRA = (f"observation.images.{name}" for name in ("top", "wrist", "extra"))
+STATE = [0.1, -0.2, 0.3, 0.0, 0.5]
+
+
+def load(**options: Any) -> Policy:
+    return load_policy(TINY, tokenizer=TOKENIZER, num_inference_steps=2, **options)
+
+
+@pytest.fixture(scope="module")
+def policy() -> Iterator[Policy]:
+    policy = load()
+    yield policy
+    policy.close()
+
+
+def picture(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (40, 64, 3), np.uint8)
+
+
+def act(policy: Policy, images: dict[str, Any] | None = None, **changes: Any) -> np.ndarray:
+    observation: dict[str, Any] = {"state": STATE, "instruction": "pick up the red block"}
+    images = {TOP: picture(1), WRIST: picture(2)} if images is None else images
+    return policy.decide(images=images, **(observation | changes)).actions
+
+
+def test_attributes(policy: Policy) -> None:
+    """What a host reads before it decides."""
+    assert (policy.name, policy.cameras) == ("pi05", (TOP, WRIST, EXTRA))
+    assert (policy.state_dim, policy.action_dim, policy.horizon) == (5, 5, 6)
+    assert policy.action_names is None
+    assert policy.state_stats["q99"].shape == (5,)
+    assert policy.action_stats["q01"].dtype == np.float32
+
+
+def test_chunk_is_float32_in_the_shape_of_the_robot(policy: Policy) -> None:
+    """Padding of the model never reaches a robot; the times tell where a decision went."""
+    chunk = policy.decide(images={TOP: picture(1)}, state=STATE, instruction="go")
+    assert chunk.actions.shape == (6, 5)
+    assert chunk.actions.dtype == np.float32
+    assert np.isfinite(chunk.actions).all()
+    assert list(chunk.timings) == ["prepare", "vision", "prefix", "action", "total"]
+    parts = sum(value for name, value in chunk.timings.items() if name != "total")
+    assert 0 < parts <= chunk.timings["total"]
+
+
+# ---- cameras ----
+
+
+@pytest.mark.parametrize("names", [("top", "wrist"), ("video.top", "video.wrist"), (WRIST, TOP)])
+def test_camera_names_in_every_form_and_order(policy: Policy, names: tuple[str, str]) -> None:
+    """Robots name cameras differently; the order of a dict must not decide which image is which."""
+    pictures = {"top": picture(1), "wrist": picture(2)}
+    images = {name: pictures[name.rpartition(".")[2]] for name in names}
+    np.testing.assert_array_equal(act(policy, images), act(policy))
+
+
+def test_ambiguous_short_names_are_not_accepted() -> None:
+    """Two slots that end alike: only the full names can tell them apart."""
+    slots = ("left.rgb", "right.rgb", "right.depth")
+    names = slots_by_name(slots, {"front": "left.rgb", "other": "nowhere"})
+    assert "rgb" not in names
+    assert "video.rgb" not in names
+    assert names["depth"] == names["video.depth"] == "right.depth"
+    assert names["front"] == "left.rgb"
+    assert "other" not in names
+
+
+def test_R57_unknown_camera_lists_the_slots(policy: Policy) -> None:
+    """A typo must not turn into a masked camera."""
+    with pytest.raises(ObservationError, match=f"unknown camera 'tpo'.*{TOP}, {WRIST}, {EXTRA}"):
+        act(policy, {"tpo": picture(1)})
+
+
+def test_images_matter_and_belong_to_their_slot(policy: Policy) -> None:
+    """Swapped cameras must show, or they would go unnoticed."""
+    swapped = act(policy, {TOP: picture(2), WRIST: picture(1)})
+    assert np.abs(swapped - act(policy)).max() > 1e-3
+
+
+def test_R27_missing_camera_is_masked_as_in_training() -> None:
+    """Present cameras come first, whichever slot is missing; what its buffer held before does not matter."""
+    policy, bound = load(), load()
+    bound.bind(["wrist"])
+    act(policy)  # leaves images behind in both slots
+    alone = act(policy, {WRIST: picture(2)})
+    np.testing.assert_allclose(alone, act(bound, {WRIST: picture(2)}), rtol=0, atol=2e-5)
+    np.testing.assert_array_equal(alone, act(load(), {WRIST: picture(2)}))
+
+
+def test_bound_policy_refuses_other_cameras() -> None:
+    """What was planned away cannot be seen."""
+    policy = load()
+    policy.bind(["video.wrist", "top"])
+    assert policy.bound == (TOP, WRIST)
+    assert f"camera: {EXTRA} (not bound: masked)" in policy.describe()
+    with pytest.raises(ObservationError, match=f"camera 'extra' is not among the bound ones: {TOP}, {WRIST}"):
+        act(policy, {"extra": picture(1)})
+
+
+@pytest.mark.parametrize(
+    ("cameras", "words"),
+    [([], "at least one"), (["top", TOP], f"repeated.*{TOP}"), (["nose"], "unknown camera 'nose'")],
+)
+def test_bad_binding_keeps_the_old_one(cameras: list[str], words: str) -> None:
+    """The node stays usable after a bad parameter."""
+    policy = load()
+    with pytest.raises(ObservationError, match=words):
+        policy.bind(cameras)
+    assert policy.bound == policy.cameras
+    assert act(policy).shape == (6, 5)
+
+
+def test_raw_image_is_the_same_picture(policy: Policy) -> None:
+    """A driver's bgra8 with padded rows and an RGB array of the same scene give the same actions."""
+    rgb = picture(1)
+    bgra = np.full((40, 70, 4), 9, np.uint8)
+    bgra[:, :64, :3] = rgb[..., ::-1]
+    raw = RawImage(bgra.tobytes(), 40, 64, 280, "bgra8")
+    np.testing.assert_array_equal(act(policy, {TOP: raw}), act(policy, {TOP: rgb}))
+
+
+BAD_IMAGES: dict[str, tuple[Any, str]] = {
+    "large": (
+        np.zeros((2000, 2000, 3), np.uint8),
+        rf"camera 'top': image is 2000×2000 rgb8, 12000000 bytes; the limit is {MAX_IMAGE_BYTES}",
+    ),
+    "thin": (np.zeros((1, 100, 3), np.uint8), "camera 'top': image is 100×1"),
+    "grey": (np.zeros((4, 4), np.uint8), r"camera 'top': image is uint8 \[4, 4\]"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_IMAGES)
+def test_bad_image_names_the_camera(policy: Policy, case: str) -> None:
+    """With three cameras, which one is it?"""
+    image, words = BAD_IMAGES[case]
+    with pytest.raises(ObservationError, match=words):
+        act(policy, {"top": image})
+
+
+def test_image_limit_can_be_raised() -> None:
+    """A camera above the default limit is a matter of memory only."""
+    large = load(max_image_bytes=12_000_000)
+    assert act(large, {TOP: np.zeros((2000, 2000, 3), np.uint8)}).shape == (6, 5)
+
+
+def test_R4_model_images_show_what_the_model_saw(policy: Policy) -> None:
+    """The debug topic must show the resized, padded picture under the slot's name."""
+    image = np.zeros((40, 64, 3), np.uint8)
+    image[:, :, 0] = 200
+    act(policy, {WRIST: image})
+    seen = policy.model_images()
+    assert list(seen) == [WRIST]
+    assert seen[WRIST].shape == (56, 56, 3)
+    assert (seen[WRIST][28, 28] == (200, 0, 0)).all()
+    assert (seen[WRIST][0] == 0).all()  # the border
+
+
+# ---- state, instruction, noise ----
+
+BAD_INPUT: dict[str, tuple[dict[str, Any], str]] = {
+    "no camera": ({"images": {}}, "at least one of " + TOP),
+    "camera twice": ({"images": {"top": picture(1), TOP: picture(1)}}, f"{TOP} is given twice"),
+    "state width": ({"state": [0.0] * 4}, r"state has shape \[4\]; expected \[5\]"),
+    "state NaN": ({"state": [0, 0, float("nan"), 0, 0]}, r"state\[2\] is nan"),
+    "state infinite": ({"state": [0, float("inf"), 0, 0, 0]}, r"state\[1\] is inf"),
+    "instruction": ({"instruction": None}, "instruction is NoneType; expected a string"),
+    "noise shape": (
+        {"noise": np.zeros((6, 5), np.float32)},
+        r"noise is float32 \[6, 5\]; expected float32 \[6, 8\]",
+    ),
+    "noise dtype": ({"noise": np.zeros((6, 8))}, "noise is float64"),
+    "seed": ({"seed": -1}, "seed=-1"),
+    "sequence": ({"sequence": -5}, "sequence=-5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_observation_is_refused(policy: Policy, case: str) -> None:
+    """A robot must not move on an observation that is not one."""
+    changes, words = BAD_INPUT[case]
+    with pytest.raises(ObservationError, match=words):
+        act(policy, **changes)
+
+
+def test_state_and_instruction_matter(policy: Policy) -> None:
+    """Both reach the model through the prompt."""
+    usual = act(policy)
+    assert np.abs(act(policy, state=[0.8, -0.7, 0.3, 1.0, 0.9]) - usual).max() > 1e-3
+    assert np.abs(act(policy, instruction="put it down") - usual).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("instruction", "clean"),
+    [("pick up", "pick up"), ("  pick_up\nnow ", "pick up now"), ("Pick, Up!", "Pick, Up!"), ("", "")],
+)
+def test_prompt_text_is_that_of_the_training_code(instruction: str, clean: str) -> None:
+    """Other white space or case would be other tokens."""
+    state = np.array([-1.0, 0.0, 1.0], np.float32)
+    assert Pi05.prompt(instruction, state) == f"Task: {clean}, State: 0 128 255;\nAction: "
+
+
+def test_state_bins_are_not_clipped_below_and_keep_their_edges() -> None:
+    """A state outside the range seen in training has its own word; a value on an edge belongs above it."""
+    below = np.nextafter(np.float32(-1), np.float32(-2))
+    state = np.array([-5, below, -1, -0.9921875, 0.9921875, 1, 7], np.float32)
+    assert "State: -1 -1 0 1 255 255 255;" in Pi05.prompt("go", state)
+
+
+def test_long_prompt_is_cut_on_the_right_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """As the training code does; a robot with a long instruction must not flood the log."""
+    policy = load()
+    long = "put the red block on the blue block " * 8
+    with caplog.at_level(logging.WARNING):
+        first = act(policy, instruction=long)
+        act(policy, instruction=long)
+    assert len(caplog.records) == 1
+    assert "is cut to 48" in caplog.text
+    # what is beyond the cut, the state for one, cannot matter
+    np.testing.assert_array_equal(first, act(policy, instruction=long + " and more", state=[0.0] * 5))
+
+
+def test_prompt_bucket_does_not_change_the_actions() -> None:
+    """The same prompt through a longer graph: only padding is added."""
+    policy = load()
+    short = act(policy, instruction="go")
+    np.testing.assert_allclose(act(without_bucket(policy, 32), instruction="go"), short, rtol=0, atol=2e-5)
+
+
+def without_bucket(policy: Policy, tokens: int) -> Policy:
+    assert policy._graphs.pop(tokens)
+    return policy
+
+
+def test_nothing_of_the_last_prompt_remains() -> None:
+    """A shorter prompt after a longer one: left-over tokens would be an instruction nobody gave."""
+    policy = without_bucket(load(), 32)
+    act(policy, instruction="pick up the red block now")
+    np.testing.assert_array_equal(
+        act(policy, instruction="go"), act(without_bucket(load(), 32), instruction="go")
+    )
+
+
+# ---- noise ----
+
+
+def test_R31_same_observation_and_seed(policy: Policy) -> None:
+    """Bit-identical, in this process and after loading again."""
+    first = act(policy, seed=7, sequence=3)
+    act(policy, {TOP: picture(5)}, seed=1)
+    np.testing.assert_array_equal(act(policy, seed=7, sequence=3), first)
+    np.testing.assert_array_equal(act(load(), seed=7, sequence=3), first)
+
+
+@pytest.mark.parametrize(("seed", "sequence"), [(8, 3), (7, 4)])
+def test_seed_and_sequence_choose_the_noise(policy: Policy, seed: int, sequence: int) -> None:
+    """Otherwise every decision would start from the same sample."""
+    assert not np.array_equal(act(policy, seed=seed, sequence=sequence), act(policy, seed=7, sequence=3))
+
+
+def test_noise_of_neighbouring_decisions_has_nothing_in_common() -> None:
+    """Philox counts its output in the counter: sequence and sequence + 1 must not be shifted copies."""
+    drawn = [seeded_noise(0, sequence, (50, 32)) for sequence in range(4)]
+    everything = np.concatenate(drawn).ravel()
+    assert len(np.unique(everything)) > 0.999 * everything.size
+    assert abs(float(everything.mean())) < 0.05
+    assert abs(float(everything.std()) - 1) < 0.05
+
+
+def test_given_noise_replaces_the_seeded_one(policy: Policy) -> None:
+    """Recorded noise reproduces a recorded decision."""
+    noise = seeded_noise(7, 3, (6, 8))
+    np.testing.assert_array_equal(act(policy, noise=noise), act(policy, seed=7, sequence=3))
+
+
+# ---- relative actions ----
+
+
+def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
+    """Masked dimensions are offsets to the raw state, the others absolute."""
+    checkpoint = load_lerobot(TINY, TOKENIZER)
+    mask = np.array([True, False, True, True, False])
+    relative = replace(checkpoint, relative_action_mask=mask)
+    policies = [Policy(c, Pi05(c, torch.float32, 2), "cpu", MAX_IMAGE_BYTES) for c in (checkpoint, relative)]
+    absolute, moved = (act(policy) for policy in policies)
+    want = absolute + np.where(mask, np.array(STATE, np.float32), 0)
+    np.testing.assert_allclose(moved, want, rtol=0, atol=1e-6)
+    assert "actions [0, 2, 3] are relative" in policies[1].describe()
+
+
+# ---- loading ----
+
+BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "device": ({"device": "cuda"}, "device='cuda': this version runs on the CPU only; expected cpu"),
+    "precision": ({"precision": "fp8"}, "precision='fp8'; expected one of fp32, bf16"),
+    "steps": ({"num_inference_steps": 0}, "num_inference_steps=0; expected at least 1"),
+    "tokenizer": ({"tokenizer": None}, "no tokenizer found"),
+    "folder": ({"folder": DATA / "nothing"}, "nothing"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_option_that_cannot_be_used_is_refused(case: str) -> None:
+    """No silent fallback: a robot that should run on the GPU must not crawl on the CPU."""
+    options, words = BAD_OPTIONS[case]
+    with pytest.raises(CheckpointError, match=words):
+        load_policy(**({"folder": TINY, "tokenizer": TOKENIZER} | options))
+
+
+def test_unknown_policy_type_lists_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of another policy must not be run as Pi0.5."""
+    monkeypatch.setattr("flashrt_kernels.policy.MODELS", {"other": MODELS["pi05"]})
+    with pytest.raises(CheckpointError, match="policy type 'pi05'; known: other"):
+        load()
+
+
+def test_describe_tells_origin_sizes_statistics_and_plan(policy: Policy) -> None:
+    """The first thing to read when a robot behaves oddly."""
+    text = policy.describe()
+    for words in (
+        str(TINY),
+        "lerobot format",
+        TOP,
+        "56×56",
+        "6 steps × 5 actions",
+        "QUANTILES",
+        "q99",
+        "arena:",
+    ):
+        assert words in text
+
+
+def test_warm_up_reports(policy: Policy) -> None:
+    """`configure` shows progress; the first decision is then as fast as the others."""
+    lines: list[str] = []
+    policy.warm_up(lines.append)
+    assert len(lines) == 1
+    assert "48 tokens" in lines[0]
+
+
+def test_closed_policy_says_so() -> None:
+    """A decision after cleanup is a bug of the caller and must not look like a bad observation."""
+    policy = load()
+    policy.close()
+    for use in (lambda: act(policy), policy.describe, policy.warm_up, lambda: policy.marks):
+        with pytest.raises(RuntimeError, match="policy pi05 is closed"):
+            use()
+
+
+def test_importing_the_package_is_light() -> None:
+    """A command line that only prints its help must not wait for torch."""
+    code = """
+import sys, flashrt_kernels
+assert "torch" not in sys.modules
+flashrt_kernels.load_policy
+assert "torch" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=DATA.parent.parent)
+
+
+def test_decisions_leave_nothing_behind() -> None:
+    """A robot decides for days: 100 bytes per decision are the limit."""
+    policy = load_policy(TINY, tokenizer=TOKENIZER, num_inference_steps=1)
+    images = {TOP: picture(1), WRIST: picture(2)}
+    instructions = ("go", "pick up the red block")  # two prompt buckets
+
+    def decide(count: int) -> None:
+        for sequence in range(count):
+            act(policy, images, sequence=sequence, instruction=instructions[sequence % 2])
+
+    tracemalloc.start()
+    try:
+        decide(20)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        decide(80)
+        gc.collect()
+        growth = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert growth <= 80 * 100

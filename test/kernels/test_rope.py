@@ -1,0 +1,83 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Rotary embedding: when it fails, tokens lose their order."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flashrt_kernels.rope import rope, rope_qkv, rope_table
+from test.kernels.support import check, compare, dtypes, poisoned, random, seeds, wide
+
+sizes = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 9).map(lambda half: 2 * half))
+
+
+def turn(x: np.ndarray, positions: np.ndarray, heads: int, theta: float) -> np.ndarray:
+    """Complex multiplication: element i and element i + half are one complex number."""
+    rows, half = x.shape[0], x.shape[1] // heads // 2
+    split = x.reshape(rows, heads, 2, half)
+    angle = positions[:, None] * theta ** (-np.arange(half) / half)
+    z = (split[:, :, 0] + 1j * split[:, :, 1]) * np.exp(1j * angle)[:, None]
+    return np.stack([z.real, z.imag], 2).reshape(x.shape)
+
+
+def table_of(positions: list[int], head_dim: int, theta: float = 10000.0) -> torch.Tensor:
+    out = poisoned((len(positions), head_dim), torch.float32)
+    rope_table(positions=torch.tensor(positions, dtype=torch.int32), out=out, head_dim=head_dim, theta=theta)
+    return out
+
+
+@given(sizes, dtypes, dtypes, seeds)
+@settings(deadline=None)
+def test_rope(size: tuple[int, int, int], source: torch.dtype, target: torch.dtype, seed: int) -> None:
+    """Half-split form at any position, the same rotation in every head."""
+    rows, heads, head_dim = size
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(-1, 50, rows)
+    x = random(rng, (rows, heads * head_dim), source)
+    want = turn(wide(x), positions, heads, 10000.0)
+    table = table_of(positions.tolist(), head_dim)
+    check(
+        rope,
+        want,
+        target,
+        None if target == torch.bfloat16 else 2e-5,
+        x=x,
+        table=table,
+        heads=heads,
+        head_dim=head_dim,
+    )
+
+
+@given(sizes, st.integers(1, 3), dtypes, seeds)
+@settings(deadline=None)
+def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype, seed: int) -> None:
+    """q and k turn, v does not, and each lands in its own buffer."""
+    rows, heads, head_dim = size
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 50, rows)
+    q, k, v = (random(rng, (rows, n * head_dim), dtype) for n in (heads, kv_heads, kv_heads))
+    outs = {f"{n}_out": poisoned(tuple(t.shape), dtype) for n, t in (("q", q), ("k", k), ("v", v))}
+    parameters = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    rope_qkv(qkv=torch.cat([q, k, v], 1), table=table_of(positions.tolist(), head_dim), **outs, **parameters)
+    limit = 2**-8 if dtype == torch.bfloat16 else 2e-5
+    compare(outs["q_out"], turn(wide(q), positions, heads, 10000.0), limit)
+    compare(outs["k_out"], turn(wide(k), positions, kv_heads, 10000.0), limit)
+    assert torch.equal(outs["v_out"], v)
+
+
+def test_rope_qkv_without_queries() -> None:
+    """The last layer of a prefix needs only keys and values."""
+    rng = np.random.default_rng(0)
+    kv = random(rng, (3, 2 * 8))
+    table = table_of([4, 5, 6], 8)
+    q, k, v = rope_qkv(qkv=kv, table=table, q_out=None, heads=0, kv_heads=1, head_dim=8)
+    assert q is None
+    compare(k, turn(wide(kv[:, :8]), np.array([4, 5, 6]), 1, 10000.0), 1e-5)
+    assert torch.equal(v, kv[:, 8:])
+
+
+def test_theta_sets_the_wavelengths() -> None:
+    """Other language models use other bases."""
+    table = table_of([7], 4, theta=100.0)
+    compare(table, np.array([[np.cos(7), np.cos(0.7), np.sin(7), np.sin(0.7)]]))
