@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -47,11 +49,8 @@ def print_result(console: Console, outcome: Outcome) -> None:
     """Latency table, sources, and why decisions were not made."""
     log = outcome.log
     _print_latencies(console, outcome)
-    sources = Table(title="messages: received = used + skipped + malformed + dropped", title_justify="left")
-    sources.add_column("source", no_wrap=True)
-    for column in next(iter(log.source_counts.values())):
-        sources.add_column(column, justify="right")
-    sources.add_column("Hz", justify="right")
+    columns = next(iter(log.source_counts.values()))
+    sources = _table("messages: received = used + skipped + malformed + dropped", [*columns, "Hz"])
     for source, counts in log.source_counts.items():
         sources.add_row(source, *map(str, counts.values()), f"{log.source_rates.get(source, 0.0):.1f}")
     console.print(sources)
@@ -64,6 +63,15 @@ def print_result(console: Console, outcome: Outcome) -> None:
         console.print(f"decisions not made, by reason: {reasons}", markup=False, highlight=False)
     told = ", ".join(f"{kind} ({count})" for kind, count in outcome.warnings.items())
     console.print(f"warnings: {told or 'none'}", highlight=False)
+
+
+def _table(title: str, columns: Iterable[str]) -> Table:
+    """Names in the first column, numbers in the others; narrow enough for 80 characters."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def _print_latencies(console: Console, outcome: Outcome) -> None:
@@ -84,10 +92,7 @@ def _print_latencies(console: Console, outcome: Outcome) -> None:
             f"{horizon * step_s:.2f} s and were over before the decision was; no trajectory for them",
             highlight=False,
         )
-    table = Table(title="milliseconds", title_justify="left")
-    table.add_column("")
-    for column in ("p50", "p95", "p99", "max"):
-        table.add_column(column, justify="right")
+    table = _table("milliseconds", ("p50", "p95", "p99", "max"))
     for name, values in duration_table(decisions).items():
         summary = summarize(values[np.isfinite(values)])
         if summary is not None:
