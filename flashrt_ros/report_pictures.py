@@ -208,11 +208,11 @@ def draw_timeline(log: RunLog, path: Path) -> str:
               color=_UNKNOWN, label="decision total")  # fmt: skip
     ages.plot(times, [record.age_ms for record in log.decisions], ".-", markersize=3, linewidth=0.8,
               color=_OPEN, label="age of the observation at its start")  # fmt: skip
-    ages.set_ylim(bottom=0)
+    ages.set_ylim(0, 1.3 * max(record.total_ms for record in log.decisions))  # room for the legend
     ages.set_ylabel("ms")
     ages.set_xlabel(_TIME_LABEL)
     ages.set_xlim(right=_end_s(log))
-    ages.legend(fontsize=8, loc="lower right", ncols=2)
+    ages.legend(fontsize=8, loc="upper right", ncols=2)
     ages.grid(alpha=0.25)
     return _save(figure, path)
 

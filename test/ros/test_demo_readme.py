@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_kernels.make_checkpoint import make_checkpoint
 from flashrt_kernels.checkpoint.recipe import Recipe
+from flashrt_kernels.make_checkpoint import make_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
