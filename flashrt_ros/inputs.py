@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from rclpy.clock import ROSClock
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -50,13 +51,22 @@ class Inputs:
         )
 
     def pull(self) -> None:
-        """Move what has arrived into the ingest. Arrival is converted from the middleware's wall clock to the
-        node's clock by its distance from now, which is exact on a real robot and close when simulated time
-        runs."""
-        now_ns, wall_ns = self._node.get_clock().now().nanoseconds, time.time_ns()
+        """Move what has arrived into the ingest, with its time of arrival on the node's clock."""
         for name, source in self.sources.items():
-            for message, received_ns in source.drain():
-                self._ingest.put(name, message, now_ns - max(0, wall_ns - received_ns))
+            samples = source.drain()
+            offset_ns = self._clock_offset_ns()
+            for message, received_ns in samples:
+                self._ingest.put(name, message, received_ns + offset_ns)
+
+    def _clock_offset_ns(self) -> int:
+        """Node's clock − the middleware's wall clock. They are one clock unless time is simulated; the
+        distance is not measured then, because a thread that is stalled between two readings would measure
+        its own stall."""
+        clock = cast(ROSClock, self._node.get_clock())
+        if not clock.ros_time_is_active:
+            return 0
+        wall_ns = time.time_ns()
+        return int(clock.now().nanoseconds) - wall_ns
 
     def close(self) -> None:
         """Destroy the subscriptions."""

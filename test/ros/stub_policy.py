@@ -32,7 +32,6 @@ class StubPolicy:
         self.cameras = tuple(f"observation.images.{camera.slot}" for camera in config.cameras)
         self.state_dim = len(config.joints)
         self.action_dim = len(config.action_names)
-        self.calls: list[dict[str, Any]] = []
         self.bound: list[str] = []
         self.closed = False
         self._think, self._sleep_s = think, sleep_s
@@ -48,7 +47,6 @@ class StubPolicy:
         self, images: Any, state: np.ndarray, instruction: str, *, seed: int, sequence: int
     ) -> SimpleNamespace:
         given = {"images": images, "state": state, "instruction": instruction, "sequence": sequence}
-        self.calls.append(given)
         time.sleep(self._sleep_s)
         if self._think is not None:
             actions = self._think(**given)
