@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from flashrt_kernels.errors import CheckpointError
 
@@ -15,12 +15,8 @@ _SHOWN_LENGTH = 60
 
 def read_json(path: Path) -> "Fields":
     """The JSON object in `path`. Raises `CheckpointError` if absent, broken or not an object."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a JSON number")
-
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file") from None
     except OSError as error:

@@ -79,7 +79,7 @@ def match(
         if name not in specs:
             unexpected.append(key)
             continue
-        if name in tensors and not _same(tensors[name], tensor):
+        if name in tensors and not torch.equal(tensors[name], tensor):
             repeated.append(f"{keys[name]} and {key} differ, but one stands for the other")
         if tuple(tensor.shape) != specs[name].shape:
             shapes.append(f"{key} is {list(tensor.shape)}, expected {list(specs[name].shape)}")
@@ -97,10 +97,6 @@ def match(
     if lines:
         raise CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
     return {key: tensors[key] for key in specs}
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(a, b)
 
 
 def check_finite(path: Path, tensors: dict[str, Tensor]) -> None:

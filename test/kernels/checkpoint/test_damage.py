@@ -226,9 +226,21 @@ DAMAGES: dict[str, tuple[Damage, list[str]]] = {
         entry(PRE, "steps", RENAME, "config", "rename_map", value={"a": 1}),
         [PRE, "rename_map.a is 1", "string"],
     ),
-    "padding": (
+    "padding side": (
         entry(PRE, "steps", TOKENIZE, "config", "padding_side", value="left"),
         [PRE, "padding_side", "left", "right"],
+    ),
+    "padding": (
+        entry(PRE, "steps", TOKENIZE, "config", "padding", value="longest"),
+        [PRE, "config.padding", "longest", "max_length"],
+    ),
+    "truncation": (
+        entry(PRE, "steps", TOKENIZE, "config", "truncation", value=False),
+        [PRE, "truncation is false, expected true"],
+    ),
+    "other text": (
+        entry(PRE, "steps", TOKENIZE, "config", "task_key", value="subtask"),
+        [PRE, "task_key", "subtask", "task"],
     ),
     "no prompt length": (
         entry(PRE, "steps", TOKENIZE, "config", "max_length", value=REMOVED),

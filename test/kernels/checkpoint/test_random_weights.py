@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Measurements on random checkpoints are only comparable when everybody has the same ones."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -76,4 +77,8 @@ def test_mixed_dtypes_are_aligned_and_told_to_progress(tmp_path: Path) -> None:
     assert {key: tensor.dtype for key, tensor in got.items()} == {t.key: t.dtype for t in tensors}
     exact = torch.from_numpy(np.concatenate(list(random_values(SPECS[1], 0))))
     assert torch.equal(got["b.bias"], exact.to(torch.bfloat16))
+    data = (tmp_path / "mixed").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    for entry in (value for key, value in json.loads(data[8 : 8 + length]).items() if key != "__metadata__"):
+        assert (8 + length + entry["data_offsets"][0]) % {"F32": 4, "BF16": 2}[entry["dtype"]] == 0
     assert sum(written) == sum(tensor.size for tensor in tensors)

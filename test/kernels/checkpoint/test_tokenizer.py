@@ -110,6 +110,22 @@ def test_R59_unreadable_tokenizer_is_named(tmp_path: Path, name: str, data: byte
         load_lerobot(FIXTURE, tmp_path)
 
 
+def test_padding_and_truncation_of_the_file_are_ignored(folder: Folder) -> None:
+    """Saved after training, a tokenizer.json pads or cuts by itself: the prompt would lose its state."""
+    padding = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+    }
+    truncation = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    folder.edit_json("tokenizer.json", "padding", value=padding)
+    folder.edit_json("tokenizer.json", "truncation", value=truncation)
+    assert load_lerobot(folder.path).tokenizer.encode(TEXTS[2]) == BOTH[0].encode(TEXTS[2])
+
+
 def test_special_tokens_described_as_objects_are_read(folder: Folder) -> None:
     """Older tokenizer_config.json files describe a token as an object."""
     folder.edit_json("tokenizer_config.json", "bos_token", value={"content": "<bos>", "lstrip": False})
