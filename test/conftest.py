@@ -5,16 +5,14 @@ Set before anything imports rclpy; child processes inherit it.
 """
 
 import fcntl
-import os
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PROFILE = ROOT / "config" / "fastdds_large_images.xml"
+from flashrt_ros.demo_setup import set_environment
+
 # Domains above 101 use ports from which Linux gives out ephemeral ones; low numbers are what people use.
 DOMAINS = range(40, 102)
 
@@ -23,13 +21,12 @@ _domain_lock: IO[str] | None = None  # open as long as the process lives
 
 def pytest_configure(config: pytest.Config) -> None:
     global _domain_lock
-    _domain_lock = lock_free_domain()
-    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    os.environ[profile_variable()] = str(PROFILE)
+    domain, _domain_lock = lock_free_domain()
+    set_environment(domain)
 
 
-def lock_free_domain() -> IO[str]:
-    """Sets ROS_DOMAIN_ID to a number that no other test process of this machine has."""
+def lock_free_domain() -> tuple[int, IO[str]]:
+    """A ROS_DOMAIN_ID that no other test process of this machine has, and the lock that says so."""
     for domain in DOMAINS:
         lock = Path(tempfile.gettempdir(), f"flashrt_ros_test_domain_{domain}.lock").open("w")  # noqa: SIM115
         try:
@@ -37,21 +34,7 @@ def lock_free_domain() -> IO[str]:
         except BlockingIOError:
             lock.close()
             continue
-        os.environ["ROS_DOMAIN_ID"] = str(domain)
-        return lock
+        return domain, lock
     raise pytest.UsageError(
         f"all ROS domains from {DOMAINS[0]} to {DOMAINS[-1]} are in use by other test runs"
     )
-
-
-def profile_variable() -> str:
-    """Fast DDS 3 (ROS 2 Kilted) and Fast DDS 2 (Jazzy) read differently named variables."""
-    try:
-        rclpy_major = int(metadata.version("ros-rclpy").split(".")[0])
-    except metadata.PackageNotFoundError:  # ROS from apt
-        return (
-            "FASTRTPS_DEFAULT_PROFILES_FILE"
-            if os.environ.get("ROS_DISTRO") == "jazzy"
-            else "FASTDDS_DEFAULT_PROFILES_FILE"
-        )
-    return "FASTDDS_DEFAULT_PROFILES_FILE" if rclpy_major >= 9 else "FASTRTPS_DEFAULT_PROFILES_FILE"
