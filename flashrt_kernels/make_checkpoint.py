@@ -135,7 +135,11 @@ def _parser() -> argparse.ArgumentParser:
         ("chunk-size", int, "steps of one chunk; default: the size's own"),
         ("dtype", str, "float32 or bfloat16 (Gemma's matrices only); default: the size's own"),
         ("action-names", _names, "one per action dimension, joined by commas"),
-        ("action-low", _numbers, "q01 of the action in robot units, one value or one per dimension"),
+        (
+            "action-low",
+            _numbers,
+            "q01 of the action in robot units, for all or each dimension: --action-low=-1,0",
+        ),
         ("action-high", _numbers, "q99 of the action"),
         ("state-low", _numbers, "q01 of the state"),
         ("state-high", _numbers, "q99 of the state"),
