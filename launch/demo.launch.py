@@ -25,6 +25,7 @@ def generate_launch_description() -> LaunchDescription:
         launch_arguments={
             "namespace": LaunchConfiguration("namespace"),
             "checkpoint": LaunchConfiguration("checkpoint"),
+            "autostart": LaunchConfiguration("autostart"),
             "params": str(SHARE / "config" / "demo.yaml"),
         }.items(),
     )
@@ -38,6 +39,7 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             DeclareLaunchArgument("namespace", default_value="arm"),
+            DeclareLaunchArgument("autostart", default_value="true"),
             DeclareLaunchArgument("checkpoint", description="folder made by flashrt_kernels.make_checkpoint"),
             policy,
             robot,

@@ -70,10 +70,14 @@ def parameters(**changes: Any) -> dict[str, Any]:
 class NodeProcess:
     """A process of the node; its output goes to `log_path`."""
 
-    def __init__(self, command: Sequence[str], log_path: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], log_path: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log_path = log_path
         with log_path.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
 
     @property
     def log(self) -> str:
@@ -83,6 +87,12 @@ class NodeProcess:
         """Send a signal; returns the exit code. subprocess.TimeoutExpired when the process stays."""
         self.process.send_signal(number)
         return self.process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End what is still running."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 @contextmanager
@@ -107,9 +117,7 @@ def node_process(
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- log of the node ---\n{node.log}") from error
     finally:
-        if node.process.poll() is None:
-            node.process.kill()
-            node.process.wait()
+        node.kill()
 
 
 class NodeThread:
@@ -163,12 +171,15 @@ class Robot:
         self.node.create_subscription(ActionChunk, "policy/action_chunk", self.chunks.append, reliable)
         self.node.create_subscription(JointTrajectory, "joint_trajectory", self.trajectories.append, reliable)
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, reliable)
-        topics = camera_topics or {name: f"{name}/image_raw" for name in CAMERAS}
+        topics = (
+            camera_topics if camera_topics is not None else {name: f"{name}/image_raw" for name in CAMERAS}
+        )
         self.cameras = {
             name: self.node.create_publisher(Image, topic, qos_profile_sensor_data)
             for name, topic in topics.items()
         }
         self.joints = self.node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+        self.send_joints = True
         self.alive = set(topics)  # cameras that send
         self.make_image: Callable[[str], Image] = image
         self.make_joints: Callable[[], JointState] = joint_state
@@ -207,6 +218,8 @@ class Robot:
                 message = self.make_image(name)
                 message.header.stamp = stamp
                 self.cameras[name].publish(message)
+            if not self.send_joints:
+                continue
             joints = self.make_joints()
             joints.header.stamp = stamp
             self.joints.publish(joints)
