@@ -95,7 +95,11 @@ class StaticGraph:
         return self._add(Storage(name, "buffer", tuple(shape), dtype))
 
     def constant(self, name: str, tensor: torch.Tensor) -> Buffer:
-        """Weights: not in the arena. The same tensor may be added again under its name."""
+        """Weights: not in the arena. The same tensor may be added again under its name.
+
+        A kernel's alignment holds relative to the tensor's start: a memory-mapped file starts where it does,
+        and a device that cares copies its weights anyway.
+        """
         known = self._storages.get(name)
         if known is not None and known.tensor is tensor:
             return Buffer(known, known.shape)

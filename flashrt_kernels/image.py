@@ -49,6 +49,10 @@ class RawImage:
     def __post_init__(self) -> None:
         if self.encoding not in FORMATS:
             raise ObservationError(f"image encoding {self.encoding!r}; expected one of {', '.join(FORMATS)}")
+        if not memoryview(self.data).c_contiguous:  # type: ignore[arg-type]
+            raise ObservationError(
+                "image data has gaps; expected contiguous bytes (see step for padded rows)"
+            )
         row = self.width * FORMATS[self.encoding].channels
         if self.step == 0:
             object.__setattr__(self, "step", row)

@@ -49,7 +49,8 @@ def time_conditions(
     for name in norm_names(dims):
         g.output(name, linear(g, w, name + ".dense", condition))
     g.plan()
-    g.host("time")[:] = [1.0 - step / steps for step in range(steps)]
+    dt = -1.0 / steps
+    g.host("time")[:] = [1.0 + step * dt for step in range(steps)]  # LeRobot's rounding
     g.replay()
     modulation = {name: torch.from_numpy(g.read(name)) for name in norm_names(dims)}
     return TimeConditions(torch.from_numpy(g.read("condition")), modulation)

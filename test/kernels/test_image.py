@@ -177,6 +177,12 @@ def test_R2_contradicting_sizes_are_refused(case: str) -> None:
         assert word in str(error.value)
 
 
+def test_data_with_gaps_is_refused() -> None:
+    """A cropped array is not what its bytes say."""
+    with pytest.raises(ObservationError, match="expected contiguous bytes"):
+        RawImage(np.zeros((2, 4, 3), np.uint8)[:, :2], 2, 2, 0, "rgb8")
+
+
 @pytest.mark.parametrize(
     "pixels", [np.zeros((2, 2, 4), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2, 3)), [[1]], None]
 )

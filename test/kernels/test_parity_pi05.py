@@ -150,6 +150,22 @@ def test_taps_do_not_change_the_actions(policy: Policy, oracle: Oracle) -> None:
     np.testing.assert_array_equal(decide(policy, oracle, taps=policy.marks).actions, plain)
 
 
+def test_nothing_is_read_that_this_decision_did_not_write(oracle: Oracle, policy: Policy) -> None:
+    """The arena full of NaN before a decision: the same actions."""
+    plain = decide(policy, oracle).actions
+    for graph in policy._graphs.values():
+        assert graph._arena is not None
+        graph._arena.fill_(0xFF)
+    np.testing.assert_array_equal(decide(policy, oracle).actions, plain)
+
+
+def test_arena_is_reused(policy: Policy) -> None:
+    """The parity above holds for a plan in which buffers really share memory."""
+    plan = max(policy._graphs.values(), key=lambda graph: graph.layout().bytes).layout()
+    always = sum(p.request.bytes for p in plan.placements if ".pixels" in p.request.name)
+    assert (plan.bytes - always) < 0.5 * (plan.bytes_without_reuse - always)
+
+
 def test_five_steps(oracle: Oracle) -> None:
     """Another step count has other time conditions."""
     policy = load(num_inference_steps=5)
