@@ -209,6 +209,18 @@ def test_R3_compressed_with_exchanged_channels() -> None:
     assert np.abs(rgb(convert(message, transport="compressed")).astype(int) - [200, 60, 30]).max() <= 3
 
 
+def test_orientation_tags_are_ignored() -> None:
+    """A camera that writes an EXIF orientation must not show the policy a picture turned by 90 degrees."""
+    plain = compressed("jpeg", ".jpg").data.tobytes()
+    # TIFF header, one directory entry: tag 0x0112 (orientation), type SHORT, count 1, value 6 (turn right)
+    entry = b"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00"
+    exif = b"Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01" + entry + b"\x00\x00\x00\x00"
+    turned = plain[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + plain[2:]
+    assert cv2.imdecode(np.frombuffer(turned, np.uint8), cv2.IMREAD_COLOR).shape == (24, 16, 3)
+    raw = convert(SimpleNamespace(format="jpeg", data=turned), transport="compressed")
+    assert (raw.height, raw.width) == (16, 24)
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff not a picture", b"\0" * 100])
 def test_R2_undecodable_image_is_malformed(data: bytes) -> None:
     """A truncated network packet is dropped, it does not end the node."""
