@@ -216,7 +216,9 @@ def test_orientation_tags_are_ignored() -> None:
     entry = b"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00"
     exif = b"Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01" + entry + b"\x00\x00\x00\x00"
     turned = plain[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + plain[2:]
-    assert cv2.imdecode(np.frombuffer(turned, np.uint8), cv2.IMREAD_COLOR).shape == (24, 16, 3)
+    obeyed = cv2.imdecode(np.frombuffer(turned, np.uint8), cv2.IMREAD_COLOR)
+    assert obeyed is not None
+    assert obeyed.shape == (24, 16, 3), "the tag is one that OpenCV understands"
     raw = convert(SimpleNamespace(format="jpeg", data=turned), transport="compressed")
     assert (raw.height, raw.width) == (16, 24)
 
