@@ -55,18 +55,23 @@ class Inputs:
         for name, source in self.sources.items():
             samples = source.drain()
             offset_ns = self._clock_offset_ns()
+            if offset_ns is None:
+                continue
             for message, received_ns in samples:
                 self._ingest.put(name, message, received_ns + offset_ns)
 
-    def _clock_offset_ns(self) -> int:
-        """Node's clock − the middleware's wall clock. They are one clock unless time is simulated; the
-        distance is not measured then, because a thread that is stalled between two readings would measure
-        its own stall."""
+    def _clock_offset_ns(self) -> int | None:
+        """Node's clock − the middleware's wall clock; None before the first /clock, when no message has an
+        age.
+
+        They are one clock unless time is simulated; the distance is not measured then, because a thread that
+        is stalled between two readings would measure its own stall.
+        """
         clock = cast(ROSClock, self._node.get_clock())
         if not clock.ros_time_is_active:
             return 0
-        wall_ns = time.time_ns()
-        return int(clock.now().nanoseconds) - wall_ns
+        wall_ns, now_ns = time.time_ns(), int(clock.now().nanoseconds)
+        return now_ns - wall_ns if now_ns > 0 else None
 
     def close(self) -> None:
         """Destroy the subscriptions."""

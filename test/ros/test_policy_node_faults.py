@@ -13,7 +13,7 @@ import pytest
 
 from flashrt_kernels.errors import CheckpointError
 from flashrt_ros.parameters import ConfigError, NodeConfig
-from flashrt_ros.running import load_policy_of
+from flashrt_ros.running import load_policy_of, vector_lines
 from test.ros.stub_policy import HORIZON, StubPolicy
 from test.ros.support import NodeThread, Robot, parameters, wait_for
 
@@ -257,3 +257,25 @@ def test_diagnostics_survive_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(thread.node.health, "report", fail_once)
         wait_for("a beat after the failure", lambda: failures and robot.statuses)
+
+
+def test_R25_incompatible_publisher_is_an_error_before_anything_moves() -> None:
+    """A camera that is matched by name and delivers nothing looks like a broken driver; it is one line of
+    QoS."""
+    strict = {"qos_overrides./top/image_raw.subscription.reliability": "reliable"}
+    with NodeThread(Loader(), parameters() | strict), Robot() as robot:
+        assert robot.change("configure")
+        wait_for("the error", lambda: robot.status("top").level == b"\x02")
+        message = robot.status("top").message
+        assert "/robot offers best_effort" in message
+        assert "asks reliable" in message
+        assert robot.status("wrist").level == b"\x00"
+
+
+def test_R14_start_log_maps_indices_to_joints() -> None:
+    """A state vector in the wrong order is found by reading this line and by nothing else."""
+    values = parameters(joint__lift__scale=2, joint__lift__offset=-0.5, action_names=list("abcde"))
+    assert vector_lines(NodeConfig.from_dict(values)) == (
+        "state vector: [0] pan, [1] lift·2-0.5, [2] elbow, [3] wrist, [4] gripper",
+        "action vector: [0] a, [1] b, [2] c, [3] d, [4] e",
+    )
