@@ -3,14 +3,13 @@
 
 Composing validates every call and records it; planning turns lifetimes into offsets and binds every launch
 to fixed views; replaying runs that list. A launch whose results reach no output is kept in the plan but
-runs only in a replay whose taps need it, so intermediates can be inspected in the very plan that produces
-the outputs.
+runs only in replays with taps, so intermediates can be inspected in the very plan that produces the outputs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -225,7 +224,7 @@ class StaticGraph:
             )
             for node in self._nodes
         ]
-        needed = self._needed(())
+        needed = self._needed()
         self._program = []
         for index, node in enumerate(self._nodes):
             if index not in needed:
@@ -243,7 +242,7 @@ class StaticGraph:
         """Table of buffers with offsets and lifetimes, and the totals with and without reuse."""
         if self._plan is None:
             raise GraphError(f"{self.name}: describe_plan() before plan()")
-        needed = len(self._needed(()))
+        needed = len(self._needed())
         launches = f"launches: {needed}, and {len(self._nodes) - needed} that run only for taps"
         return f"{self.name}\n{self._plan.describe(limit)}\n{launches}"
 
@@ -262,14 +261,11 @@ class StaticGraph:
         start = self._offsets[storage.name] + buffer.offset
         return self._arena[start : start + buffer.bytes].view(buffer.dtype).view(buffer.shape)
 
-    def _needed(self, taps: Iterable[str]) -> set[int]:
-        """Launches that the outputs and the tapped marks depend on."""
+    def _needed(self) -> set[int]:
+        """Launches that the outputs depend on."""
         wanted = {buffer.storage for buffer in self._outputs.values()}
-        tapped = sorted((self._marks[tap] for tap in taps), key=lambda mark: mark.position)
         needed: set[int] = set()
         for index in range(len(self._nodes) - 1, -1, -1):
-            while tapped and tapped[-1].position > index:
-                wanted.add(tapped.pop().buffer.storage)
             if any(storage in wanted for storage in self._nodes[index].storages(written=True)):
                 needed.add(index)
                 wanted.update(self._nodes[index].storages(written=False))
@@ -298,7 +294,10 @@ class StaticGraph:
         return copy_out(self._view(self._outputs[name]))
 
     def replay(self, taps: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        """Run all launches; section times are in `timings` afterwards. Returns copies of the tapped marks."""
+        """Run the launches that outputs need; with taps run all of them. Returns copies of the tapped marks.
+
+        Milliseconds by section are in `timings` afterwards.
+        """
         if self._arena is None:
             raise GraphError(f"{self.name}: replay() before plan()")
         if taps:
@@ -320,7 +319,6 @@ class StaticGraph:
         unknown = [tap for tap in taps if tap not in self._marks]
         if unknown:
             raise GraphError(f"{self.name}: no marks {unknown}; it has {list(self._marks)}")
-        needed = self._needed(taps)
         at: dict[int, list[str]] = {}
         for tap in taps:
             at.setdefault(self._marks[tap].position, []).append(tap)
@@ -328,10 +326,9 @@ class StaticGraph:
         self.timings.update({node.section: 0.0 for node in self._nodes})
         with torch.inference_mode():
             for index, node in enumerate(self._nodes):
-                if index in needed:
-                    start = time.perf_counter()
-                    self._launches[index]()
-                    self.timings[node.section] += 1e3 * (time.perf_counter() - start)
+                start = time.perf_counter()
+                self._launches[index]()
+                self.timings[node.section] += 1e3 * (time.perf_counter() - start)
                 copies.update({tap: self._copy(tap) for tap in at.get(index + 1, ())})
         return copies
 
