@@ -2,13 +2,11 @@
 """The public API: names, limits, seeds and what a decision leaves behind."""
 
 import gc
-import logging
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,8 @@ from flashrt_kernels import CheckpointError, ObservationError, Policy, RawImage,
 from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
-from flashrt_kernels.policy import MAX_IMAGE_BYTES, seeded_noise, slots_by_name
-
-DATA = Path(__file__).resolve().parent.parent / "data"
-TINY, TOKENIZER = DATA / "tiny_pi05", DATA / "tokenizer_tiny"
-TOP, WRIST, EXTRA = (f"observation.images.{name}" for name in ("top", "wrist", "extra"))
-STATE = [0.1, -0.2, 0.3, 0.0, 0.5]
-
-
-def load(**options: Any) -> Policy:
-    return load_policy(TINY, tokenizer=TOKENIZER, num_inference_steps=2, **options)
+from flashrt_kernels.policy import MAX_IMAGE_BYTES, slots_by_name
+from test.kernels.policies import DATA, EXTRA, STATE, TINY, TOKENIZER, TOP, WRIST, act, load, picture
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +26,6 @@ def policy() -> Iterator[Policy]:
     policy = load()
     yield policy
     policy.close()
-
-
-def picture(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (40, 64, 3), np.uint8)
-
-
-def act(policy: Policy, images: dict[str, Any] | None = None, **changes: Any) -> np.ndarray:
-    observation: dict[str, Any] = {"state": STATE, "instruction": "pick up the red block"}
-    images = {TOP: picture(1), WRIST: picture(2)} if images is None else images
-    return policy.decide(images=images, **(observation | changes)).actions
 
 
 def test_attributes(policy: Policy) -> None:
@@ -178,123 +158,6 @@ def test_R4_model_images_show_what_the_model_saw(policy: Policy) -> None:
     assert seen[WRIST].shape == (56, 56, 3)
     assert (seen[WRIST][28, 28] == (200, 0, 0)).all()
     assert (seen[WRIST][0] == 0).all()  # the border
-
-
-# ---- state, instruction, noise ----
-
-BAD_INPUT: dict[str, tuple[dict[str, Any], str]] = {
-    "no camera": ({"images": {}}, "at least one of " + TOP),
-    "camera twice": ({"images": {"top": picture(1), TOP: picture(1)}}, f"{TOP} is given twice"),
-    "state width": ({"state": [0.0] * 4}, r"state has shape \[4\]; expected \[5\]"),
-    "state NaN": ({"state": [0, 0, float("nan"), 0, 0]}, r"state\[2\] is nan"),
-    "state infinite": ({"state": [0, float("inf"), 0, 0, 0]}, r"state\[1\] is inf"),
-    "instruction": ({"instruction": None}, "instruction is NoneType; expected a string"),
-    "noise shape": (
-        {"noise": np.zeros((6, 5), np.float32)},
-        r"noise is float32 \[6, 5\]; expected float32 \[6, 8\]",
-    ),
-    "noise dtype": ({"noise": np.zeros((6, 8))}, "noise is float64"),
-    "seed": ({"seed": -1}, "seed=-1"),
-    "sequence": ({"sequence": -5}, "sequence=-5"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_observation_is_refused(policy: Policy, case: str) -> None:
-    """A robot must not move on an observation that is not one."""
-    changes, words = BAD_INPUT[case]
-    with pytest.raises(ObservationError, match=words):
-        act(policy, **changes)
-
-
-def test_state_and_instruction_matter(policy: Policy) -> None:
-    """Both reach the model through the prompt."""
-    usual = act(policy)
-    assert np.abs(act(policy, state=[0.8, -0.7, 0.3, 1.0, 0.9]) - usual).max() > 1e-3
-    assert np.abs(act(policy, instruction="put it down") - usual).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("instruction", "clean"),
-    [("pick up", "pick up"), ("  pick_up\nnow ", "pick up now"), ("Pick, Up!", "Pick, Up!"), ("", "")],
-)
-def test_prompt_text_is_that_of_the_training_code(instruction: str, clean: str) -> None:
-    """Other white space or case would be other tokens."""
-    state = np.array([-1.0, 0.0, 1.0], np.float32)
-    assert Pi05.prompt(instruction, state) == f"Task: {clean}, State: 0 128 255;\nAction: "
-
-
-def test_state_bins_are_not_clipped_below_and_keep_their_edges() -> None:
-    """A state outside the range seen in training has its own word; a value on an edge belongs above it."""
-    below = np.nextafter(np.float32(-1), np.float32(-2))
-    state = np.array([-5, below, -1, -0.9921875, 0.9921875, 1, 7], np.float32)
-    assert "State: -1 -1 0 1 255 255 255;" in Pi05.prompt("go", state)
-
-
-def test_long_prompt_is_cut_on_the_right_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """As the training code does; a robot with a long instruction must not flood the log."""
-    policy = load()
-    long = "put the red block on the blue block " * 8
-    with caplog.at_level(logging.WARNING):
-        first = act(policy, instruction=long)
-        act(policy, instruction=long)
-    assert len(caplog.records) == 1
-    assert "is cut to 48" in caplog.text
-    # what is beyond the cut, the state for one, cannot matter
-    np.testing.assert_array_equal(first, act(policy, instruction=long + " and more", state=[0.0] * 5))
-
-
-def test_prompt_bucket_does_not_change_the_actions() -> None:
-    """The same prompt through a longer graph: only padding is added."""
-    policy = load()
-    short = act(policy, instruction="go")
-    np.testing.assert_allclose(act(without_bucket(policy, 32), instruction="go"), short, rtol=0, atol=2e-5)
-
-
-def without_bucket(policy: Policy, tokens: int) -> Policy:
-    assert policy._graphs.pop(tokens)
-    return policy
-
-
-def test_nothing_of_the_last_prompt_remains() -> None:
-    """A shorter prompt after a longer one: left-over tokens would be an instruction nobody gave."""
-    policy = without_bucket(load(), 32)
-    act(policy, instruction="pick up the red block now")
-    np.testing.assert_array_equal(
-        act(policy, instruction="go"), act(without_bucket(load(), 32), instruction="go")
-    )
-
-
-# ---- noise ----
-
-
-def test_R31_same_observation_and_seed(policy: Policy) -> None:
-    """Bit-identical, in this process and after loading again."""
-    first = act(policy, seed=7, sequence=3)
-    act(policy, {TOP: picture(5)}, seed=1)
-    np.testing.assert_array_equal(act(policy, seed=7, sequence=3), first)
-    np.testing.assert_array_equal(act(load(), seed=7, sequence=3), first)
-
-
-@pytest.mark.parametrize(("seed", "sequence"), [(8, 3), (7, 4)])
-def test_seed_and_sequence_choose_the_noise(policy: Policy, seed: int, sequence: int) -> None:
-    """Otherwise every decision would start from the same sample."""
-    assert not np.array_equal(act(policy, seed=seed, sequence=sequence), act(policy, seed=7, sequence=3))
-
-
-def test_noise_of_neighbouring_decisions_has_nothing_in_common() -> None:
-    """Philox counts its output in the counter: sequence and sequence + 1 must not be shifted copies."""
-    drawn = [seeded_noise(0, sequence, (50, 32)) for sequence in range(4)]
-    everything = np.concatenate(drawn).ravel()
-    assert len(np.unique(everything)) > 0.999 * everything.size
-    assert abs(float(everything.mean())) < 0.05
-    assert abs(float(everything.std()) - 1) < 0.05
-
-
-def test_given_noise_replaces_the_seeded_one(policy: Policy) -> None:
-    """Recorded noise reproduces a recorded decision."""
-    noise = seeded_noise(7, 3, (6, 8))
-    np.testing.assert_array_equal(act(policy, noise=noise), act(policy, seed=7, sequence=3))
 
 
 # ---- relative actions ----

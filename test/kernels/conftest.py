@@ -1,0 +1,6 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""One torch thread: the tensors here are tiny, and threads that wait for each other cost ten times more."""
+
+import torch
+
+torch.set_num_threads(1)
