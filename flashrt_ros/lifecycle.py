@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -16,6 +17,9 @@ from flashrt_ros.parameters import ConfigError
 
 if TYPE_CHECKING:
     from flashrt_ros.policy_node import PolicyNode
+
+
+GRACE_S = 2.0
 
 
 class Refused(Exception):
@@ -49,14 +53,19 @@ def transition(
 class StopSignals:
     """SIGINT and SIGTERM ask the node to stop; rclpy's own handler would shut the context under it.
 
-    A second signal ends the process at once, as it would without this handler.
+    Ctrl-C often reaches a process twice, from the terminal and from launch. A signal that comes after
+    `GRACE_S` means that somebody has lost patience, and ends the process as it would without this handler.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self._requested_s = 0.0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        signal.signal(number, signal.SIG_DFL)
+        if not self.requested:
+            self.requested, self._requested_s = True, time.monotonic()
+        elif time.monotonic() - self._requested_s > GRACE_S:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)

@@ -35,11 +35,6 @@ from flashrt_ros.outputs import Outputs
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.running import Running, load_policy_of, vector_lines
 
-SUCCESS, FAILURE, ERROR = (
-    TransitionCallbackReturn.SUCCESS,
-    TransitionCallbackReturn.FAILURE,
-    TransitionCallbackReturn.ERROR,
-)
 STOP_TIMEOUT_S = 2.0
 
 
@@ -62,9 +57,7 @@ class PolicyNode(LifecycleNode):
         self._cancelled = cancelled
         self._undo = ExitStack()
         self._active = False
-        self._gate = (
-            threading.Lock()
-        )  # between the heartbeat looking at sources and transitions changing them
+        self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
         self.parameters = NodeParameters(self, lambda: self.running is not None, self._on_parameter)
@@ -76,6 +69,7 @@ class PolicyNode(LifecycleNode):
     @transition
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read, load, bind, warm up, open outputs and inputs. Nothing stays when one of the steps fails."""
+        self._take_down()
         self.health.fault = None
         with ExitStack() as undo:
             undo.callback(self.health.at, None)
@@ -83,13 +77,13 @@ class PolicyNode(LifecycleNode):
             policy = self._load(config, undo)
             self._bind(config, policy)
             self._warm_up(policy)
-            running = self._assemble(config, policy)
-            self._open(running, undo)
+            running = self._assemble(config, policy, undo)
+            self._listen(running, undo)
             with self._gate:
                 self.running = running
             undo.callback(self._forget)
             self._undo = undo.pop_all()
-        self.health.at("configured")
+        self.health.at(None)
         # What configure allocated lives as long as the node: the collector need not walk it while deciding.
         gc.collect()
         gc.freeze()
@@ -123,25 +117,25 @@ class PolicyNode(LifecycleNode):
         self._step("configure 4/6: warm up")
         policy.warm_up(progress=lambda text: self._step(f"configure 4/6: warm up: {text}"))
 
-    def _assemble(self, config: NodeConfig, policy: Any) -> Running:
-        self._step("configure 5/6: assemble")
+    def _assemble(self, config: NodeConfig, policy: Any, undo: ExitStack) -> Running:
+        self._step("configure 5/6: publishers and the decision thread")
+        outputs = Outputs(self, config, policy)
+        undo.callback(outputs.close)
         ingest = Ingest(config, warn=self._warn, info=self._info)
         inputs = Inputs(self, config, ingest)
-        outputs = Outputs(self, config, policy)
         decider = Decider(policy, ingest, config, pull=inputs.pull)
         thread = DecisionThread(
             decider,
             Pacing(config.trigger, config.decision_rate),
-            publish=self._on_decision,
+            publish=lambda decision: self._on_decision(outputs, decision),
             now_ns=self._now_ns,
             on_error=self._on_fatal,
             on_skip=self._on_skip,
         )
         return Running(config, policy, ingest, inputs, outputs, decider, thread)
 
-    def _open(self, running: Running, undo: ExitStack) -> None:
-        self._step("configure 6/6: open publishers and subscriptions")
-        undo.callback(running.outputs.close)
+    def _listen(self, running: Running, undo: ExitStack) -> None:
+        self._step("configure 6/6: subscriptions")
         undo.callback(running.inputs.close)
         running.inputs.open(running.thread.trigger, on_demand=self._on_demand)
         instruction = InstructionTopic(self, self._on_instruction)
@@ -157,13 +151,14 @@ class PolicyNode(LifecycleNode):
     @transition
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the publishers, start deciding."""
-        running = self._configured()
+        if self.running is None:
+            raise Refused("the node is not configured")
         self.health.fault = None
         result = super().on_activate(state)
         with self._gate:
             self._active = True
         try:
-            running.thread.start()
+            self.running.thread.start()
         except RuntimeError as error:
             self._stop_deciding()
             super().on_deactivate(state)
@@ -180,11 +175,8 @@ class PolicyNode(LifecycleNode):
 
     @transition
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo configure in reverse. Refused while a decision is still in flight: it uses what would be
-        closed."""
-        if not self._stop_deciding():
-            raise Refused("a decision is still running; clean up again when it has ended")
-        self._undo.close()
+        """Undo configure in reverse. Refused while a decision is in flight: it uses what would be closed."""
+        self._take_down()
         return super().on_cleanup(state)
 
     @transition
@@ -201,10 +193,10 @@ class PolicyNode(LifecycleNode):
             self._undo.close()
         return TransitionCallbackReturn.SUCCESS
 
-    def _configured(self) -> Running:
-        if self.running is None:
-            raise Refused("the node is not configured")
-        return self.running
+    def _take_down(self) -> None:
+        if not self._stop_deciding():
+            raise Refused("a decision is still running; try again when it has ended")
+        self._undo.close()
 
     def _stop_deciding(self) -> bool:
         """Stop the thread; False when a decision is still in flight afterwards."""
@@ -241,10 +233,9 @@ class PolicyNode(LifecycleNode):
         elif self.running is not None:
             self.running.outputs.debug_images_hz = float(value)
 
-    def _on_decision(self, decision: Decision) -> None:
+    def _on_decision(self, outputs: Outputs, decision: Decision) -> None:
         """Decision thread: a chunk to send."""
-        running = self._configured()
-        running.outputs.publish(decision)
+        outputs.publish(decision)
         self.health.reason_to_tell(None)
 
     def _on_skip(self, skipped: NotReady | Rejected) -> None:

@@ -112,6 +112,7 @@ def test_signals_stop_cleanly(tmp_path: Path, number: int) -> None:
         robot.bring_up()
         robot.new_chunks()
         started = time.monotonic()
+        node.process.send_signal(number)  # launch and the terminal both send Ctrl-C: twice must be clean too
         assert node.stop(number) == 0
         assert time.monotonic() - started < 5.0
         assert "Traceback" not in node.log
@@ -120,8 +121,9 @@ def test_signals_stop_cleanly(tmp_path: Path, number: int) -> None:
 def test_signal_while_configuring(tmp_path: Path) -> None:
     """A full-size checkpoint loads for a minute; Ctrl-C must not wait for the rest of it."""
     values = parameters(autostart=True)
-    with node_process(tmp_path, values, module="test.ros.slow_policy") as node:
+    with node_process(tmp_path, values, module="test.ros.slow_policy") as node, Robot() as robot:
         wait_for("the slow load", lambda: "configure 4/6: warm up: step 2" in node.log, 30.0)
+        wait_for("the step in /diagnostics", lambda: "configure 4/6" in robot.status("state").message)
         assert node.stop(signal.SIGTERM) == 0
         assert "Traceback" not in node.log
         assert "the process is stopping" in node.log
