@@ -67,6 +67,24 @@ def test_R42_non_finite_actions_are_never_published() -> None:
         assert all(np.isfinite(p.positions).all() for t in robot.trajectories for p in t.points)
 
 
+def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
+    """A policy slower than its horizon must not send the robot to where it should have been; the operator
+    sees it as expired chunks and missed deadlines."""
+    with NodeThread(Loader(sleep_s=0.15), parameters(action_rate_hz=100.0)), Robot() as robot:
+        robot.bring_up()
+        robot.new_chunks(4)
+        assert [chunk.steps_consumed >= HORIZON for chunk in robot.chunks[1:]] == [True] * len(
+            robot.chunks[1:]
+        )
+        assert robot.chunks[0].steps_consumed == 0
+        assert len(robot.trajectories) == 1
+        wait_for("the warning", lambda: robot.status("decisions").level == b"\x01")
+        values = {value.key: value.value for value in robot.status("decisions").values}
+        assert int(values["expired_chunks"]) > 0
+        assert int(values["missed_deadlines"]) > 0
+        assert "overhead_ms_p99" in values
+
+
 def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured() -> None:
     """A defect while loading must show its traceback and cost one transition, not the process."""
     loader = Loader()
