@@ -203,6 +203,23 @@ def test_trigger_camera_wakes_somebody(spun: Spun) -> None:
     assert len(source.drain()) == 1
 
 
+def test_unread_message_does_not_wake_the_executor(spun: Spun) -> None:
+    """An executor that spins while an image waits takes a whole core, and the GIL, from the policy."""
+    listener = spun.node("listener")
+    publisher = spun.node("camera").create_publisher(Image, "front", qos_profile_sensor_data)
+    source = open_source(listener, "front", Image, "front", 1)
+    connected(spun, source, publisher)
+    publisher.publish(image())
+    spun.for_a_while(0.2)  # the image is there, graph changes are over
+    waits = 0
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        spun.executor.spin_once(timeout_sec=0.05)
+        waits += 1
+    assert len(source.drain()) == 1, "the message was not waiting: the test saw nothing"
+    assert waits < 100, f"{waits} waits in 0.5 s"
+
+
 def test_closed_source_is_silent(spun: Spun) -> None:
     """After cleanup nothing may touch a subscription that is gone."""
     listener = spun.node("listener")
@@ -220,7 +237,7 @@ def test_R25_incompatible_qos_names_both_sides(spun: Spun) -> None:
         parameter_overrides=[Parameter("qos_overrides./front.subscription.reliability", value="reliable")],
     )
     source = open_source(listener, "front", Image, "/front", 1)
-    spun.until("the event", lambda: source.qos_conflict)
+    spun.until("the conflict", source.conflicts)
     conflicts = source.conflicts()
     assert len(conflicts) == 1
     assert "/head/camera offers best_effort" in conflicts[0]
