@@ -123,7 +123,7 @@ class Source:
         self._subscription: Any = None
 
     def subscribe(self, message_type: type, callback: Callable[..., None], group: Any) -> None:
-        """Create the subscription; QoS conflicts are found by `conflicts`, not by events (see NeverExecuted)."""
+        """Create the subscription; `conflicts` finds QoS conflicts, not events (see NeverExecuted)."""
         self._subscription = self._node.create_subscription(
             message_type,
             self.topic,
