@@ -24,7 +24,7 @@ def is_finite(actions: np.ndarray) -> bool:
 def steps_consumed(age_s: float, rate_hz: float, first: bool) -> int:
     """Rows of the chunk that lie in the past: whole steps of 1/rate_hz within `age_s` since the observation.
 
-    0 for the first chunk of an epoch: the robot stood still while it was computed, nothing was executed.
+    0 for the first chunk after a flush: the robot stood still while it was computed, nothing was executed.
     May exceed the horizon; `trajectory_points` is empty then.
     """
     return 0 if first else max(0, math.floor(age_s * rate_hz + _ROUNDING))

@@ -84,13 +84,14 @@ class Decider:
     def set_instruction(self, text: str) -> bool:
         """Instruction of the next decision; a changed one begins a new epoch (R33). True when it changed.
 
-        Sensor samples stay: they do not depend on what the robot is asked to do.
+        Sensor samples stay: they do not depend on what the robot is asked to do. The robot still follows the
+        last trajectory, so steps of the next chunk are consumed as before (`first` stays False).
         """
         with self._lock:
             if text == self._instruction:
                 return False
             self._instruction = text
-            self._new_epoch()
+            self.epoch += 1
             return True
 
     def flush(self) -> None:
@@ -100,6 +101,7 @@ class Decider:
             self._new_epoch()
 
     def _new_epoch(self) -> None:
+        """After a flush the robot stands still, or does not do what we think it does."""
         self.epoch += 1
         self._first = True
 

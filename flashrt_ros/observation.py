@@ -79,8 +79,8 @@ class Decision:
     """One action chunk with everything both output messages carry.
 
     `actions` are robot units, row 0 is the action for `observation.oldest_ns`; columns are `action_names`.
-    `started_ns` and `finished_ns` are on the monotonic clock. `first` marks the first chunk of its epoch:
-    nothing of it counts as consumed. Times ending in `_ms` are milliseconds.
+    `started_ns` and `finished_ns` are on the monotonic clock. `first` marks the first chunk after a
+    flush: nothing of it counts as consumed. Times ending in `_ms` are milliseconds.
     """
 
     actions: np.ndarray  # float32 [H, D]

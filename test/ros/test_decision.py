@@ -178,11 +178,13 @@ def test_observation_error_of_the_policy_rejects_one_decision() -> None:
     rig.decided()
 
 
-def test_R29_only_the_first_chunk_of_an_epoch_skips_nothing() -> None:
-    """Later chunks enter where the robot already is."""
+def test_R29_only_the_first_chunk_after_a_flush_skips_nothing() -> None:
+    """Later chunks enter where the robot already is, also after a new instruction: it is still moving."""
     rig = Rig()
     rig.fill()
     assert [rig.decided().first for _ in range(3)] == [True, False, False]
+    assert rig.decider.set_instruction("another")
+    assert not rig.decided().first
     rig.decider.flush()
     rig.fill()
     assert rig.decided().first
