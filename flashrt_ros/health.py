@@ -5,7 +5,7 @@ changes."""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from flashrt_ros import diagnostics
 from flashrt_ros.diagnostics import DecisionFacts, SourceFacts
@@ -47,6 +47,8 @@ class Health:
 
         A source that is late for less than half a second is no news.
         """
+        if isinstance(skipped, Rejected) and not _is_fault(skipped):
+            return None
         key: tuple[str, ...] | None = None
         if skipped is not None:
             key = skipped.keys if isinstance(skipped, NotReady) else (skipped.kind,)
@@ -60,8 +62,7 @@ class Health:
         return f"no actions: {skipped if isinstance(skipped, NotReady) else skipped.reason}"
 
     def report(self, running: Running | None, *, active: bool, state: str) -> list[DiagnosticStatus]:
-        """Every status of now. Not while a transition changes `running`; pulls the sources when nobody else
-        does."""
+        """Every status of now. Not while a transition changes `running`."""
         statuses = [self._state(running, state)]
         if running is None:
             return statuses
@@ -69,7 +70,6 @@ class Health:
         if active:
             not_ready = last if isinstance(last, NotReady) else None
         else:
-            running.inputs.pull()
             not_ready = running.decider.check(self._node.get_clock().now().nanoseconds)
         facts = self._decisions(running, not_ready, active)
         statuses.append(diagnostics.decision_status(self._prefix, facts, active=active))
@@ -124,9 +124,14 @@ class Health:
             missed_now=missed,
             expired=running.outputs.expired,
             not_ready=not_ready,
-            rejected=last.reason if active and isinstance(last, Rejected) else None,
+            rejected=last.reason if active and _is_fault(last) else None,
             **observed,
         )
+
+
+def _is_fault(outcome: object) -> TypeGuard[Rejected]:
+    """A result that was flushed (new instruction, clock jump) is no fault: the next one is under way."""
+    return isinstance(outcome, Rejected) and outcome.kind != "old_epoch"
 
 
 def _source_facts(running: Running, name: str, counts: SourceCounts) -> SourceFacts:

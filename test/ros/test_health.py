@@ -71,3 +71,8 @@ def test_rejected_result_is_told_at_once(told: Any) -> None:
     """NaN in the actions is never a hiccup."""
     assert told(Rejected("2 actions are NaN", "non_finite")) == "no actions: 2 actions are NaN"
     assert told(Rejected("3 actions are NaN", "non_finite")) is None
+
+
+def test_flushed_result_is_no_news(told: Any) -> None:
+    """Every new instruction voids one result; an operator who reads of it as a fault stops the robot."""
+    assert told(Rejected("its epoch 1 ended", "old_epoch")) is None

@@ -85,7 +85,9 @@ def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
         assert "overhead_ms_p99" in values
 
 
-def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured() -> None:
+def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """A defect while loading must show its traceback and cost one transition, not the process."""
     loader = Loader()
     with NodeThread(loader, parameters()) as thread, Robot() as robot:
@@ -95,6 +97,9 @@ def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured() -> No
         assert robot.state() == "unconfigured"
         wait_for("the fault", lambda: "RuntimeError: out of luck" in robot.status("state").message)
         assert entities(thread.node) == before
+        assert "Traceback" in capfd.readouterr().err, (
+            "rclpy swallows it: without our log nobody finds the line"
+        )
         loader.fault = None
         robot.bring_up()
         robot.new_chunks()
