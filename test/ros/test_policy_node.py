@@ -88,9 +88,10 @@ def test_R47_restart_and_invalid_transitions(tmp_path: Path) -> None:
         assert robot.change("deactivate")
         assert robot.is_silent()
         assert robot.change("activate")
-        second = robot.new_chunks()[0]
-        assert second.epoch > first.epoch
-        assert second.steps_consumed == 0
+        after = wait_for(
+            "a new epoch", lambda: [chunk for chunk in robot.chunks if chunk.epoch > first.epoch]
+        )
+        assert after[0].steps_consumed == 0
         assert robot.change("deactivate")
         assert robot.change("cleanup")
         assert robot.state() == "unconfigured"

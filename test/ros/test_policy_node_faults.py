@@ -73,11 +73,10 @@ def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
     with NodeThread(Loader(sleep_s=0.15), parameters(action_rate_hz=100.0)), Robot() as robot:
         robot.bring_up()
         robot.new_chunks(4)
-        assert [chunk.steps_consumed >= HORIZON for chunk in robot.chunks[1:]] == [True] * len(
-            robot.chunks[1:]
-        )
-        assert robot.chunks[0].steps_consumed == 0
-        assert len(robot.trajectories) == 1
+        late = [chunk.steps_consumed >= HORIZON for chunk in robot.chunks]
+        assert all(late[1:]), late
+        # Only the first chunk of an epoch was in time, and this robot may not have been listening yet.
+        assert len(robot.trajectories) <= 1
         wait_for("the warning", lambda: robot.status("decisions").level == b"\x01")
         values = {value.key: value.value for value in robot.status("decisions").values}
         assert int(values["expired_chunks"]) > 0
