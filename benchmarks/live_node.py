@@ -11,11 +11,12 @@ from typing import Any
 
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 
 from flashrt_ros.demo_setup import CAMERAS, set_environment
-from flashrt_ros.policy_node import SUCCESS, PolicyNode
+from flashrt_ros.policy_node import PolicyNode
 from flashrt_ros.processes import Children
 from flashrt_ros.running import Running
 from flashrt_ros.sim.arm import JOINTS
@@ -64,7 +65,7 @@ def live_node(load_policy: Callable[[Any], Any], **parameters: Any) -> Iterator[
         children.start("robot", ["-m", "flashrt_ros.sim.robot"])
         node = PolicyNode(load_policy=load_policy, parameter_overrides=overrides)
         try:
-            if node.trigger_configure() != SUCCESS:
+            if node.trigger_configure() != TransitionCallbackReturn.SUCCESS:
                 raise RuntimeError("the node did not configure; see its log above")
             yield LiveNode(node), children
         finally:

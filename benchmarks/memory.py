@@ -23,6 +23,7 @@ import psutil
 from benchmarks.live_node import JOINT_NAMES, live_node
 from benchmarks.record import Record, Target
 from flashrt_ros.demo_setup import CAMERAS
+from flashrt_ros.observation import Decision
 
 EVERY = 50  # decisions between two samples
 SETTLED = 200
@@ -54,15 +55,18 @@ def sample_node(sampler: Callable[[], float], decisions: int) -> list[tuple[int,
         pace = {"trigger": "timer", "decision_rate": 30.0, "cpu_threads": 1}
         with live_node(load_policy_of, checkpoint=str(checkpoint), **pace) as (live, children):
             samples: list[tuple[int, float]] = []
+            publish = live.running.outputs.publish
             counts = live.running.decider.counts
 
-            def enough() -> bool:
-                if counts["decided"] >= EVERY * (len(samples) + 1):
+            def publish_and_sample(decision: Decision) -> None:
+                """Always at the same point of a decision: a VGA image more or less is 900 KB."""
+                publish(decision)
+                if counts["decided"] % EVERY == 0:
                     samples.append((counts["decided"], sampler()))
-                return counts["decided"] >= decisions
 
+            live.running.outputs.publish = publish_and_sample  # type: ignore[method-assign]
             live.node.trigger_activate()
-            live.run(enough, decisions / 3 + 60, children)
+            live.run(lambda: counts["decided"] >= decisions, decisions / 3 + 60, children)
             return samples
 
 
