@@ -46,7 +46,7 @@ SAMPLERS: dict[str, Callable[[], float]] = {"traced": traced_bytes, "resident": 
 def sample_node(sampler: Callable[[], float], decisions: int) -> list[tuple[int, float]]:
     """(decisions so far, bytes) at every 50th decision of an active node."""
     from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
-    from flashrt_ros.running import load_policy_of
+    from flashrt_ros.loading import load_policy_of
 
     dims = len(JOINT_NAMES)
     with tempfile.TemporaryDirectory() as folder:

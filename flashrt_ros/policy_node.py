@@ -29,11 +29,12 @@ from flashrt_ros.health import Health
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.inputs import Inputs, InstructionTopic
 from flashrt_ros.lifecycle import Refused, StopSignals, transition
+from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
 from flashrt_ros.parameters import NodeConfig
-from flashrt_ros.running import Running, load_policy_of, vector_lines
+from flashrt_ros.running import Running, vector_lines
 
 STOP_TIMEOUT_S = 2.0
 

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""What the node holds between configure and cleanup, and how the policy in it is loaded."""
+"""What the node holds between configure and cleanup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashrt_ros.decision import Decider, DecisionThread
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.inputs import Inputs
 from flashrt_ros.outputs import Outputs
-from flashrt_ros.parameters import ConfigError, NodeConfig
+from flashrt_ros.parameters import NodeConfig
 
 
 @dataclass
@@ -25,28 +25,6 @@ class Running:
     outputs: Outputs
     decider: Decider
     thread: DecisionThread
-
-
-def load_policy_of(config: NodeConfig) -> Any:
-    """`flashrt_kernels.load_policy` with the node's parameters; a checkpoint that is refused is a
-    ConfigError."""
-    from flashrt_kernels import load_policy  # imports torch: seconds that only configure needs
-    from flashrt_kernels.errors import CheckpointError
-
-    if config.cpu_threads:
-        import torch
-
-        torch.set_num_threads(config.cpu_threads)
-    try:
-        return load_policy(
-            config.checkpoint,
-            device=config.device,
-            precision=config.precision or None,
-            tokenizer=config.tokenizer or None,
-            num_inference_steps=config.num_inference_steps or None,
-        )
-    except (CheckpointError, OSError) as error:
-        raise ConfigError(f"checkpoint '{config.checkpoint}' cannot be used: {error}") from error
 
 
 def vector_lines(config: NodeConfig) -> tuple[str, str]:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from flashrt_kernels.errors import CheckpointError
+from flashrt_ros.loading import load_policy_of
 from flashrt_ros.parameters import ConfigError, NodeConfig
-from flashrt_ros.running import load_policy_of, vector_lines
+from flashrt_ros.running import vector_lines
 from test.ros.stub_policy import HORIZON, StubPolicy
 from test.ros.support import NodeThread, Robot, parameters, wait_for
 
