@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,7 +50,13 @@ class RawImage:
     def __post_init__(self) -> None:
         if self.encoding not in FORMATS:
             raise ObservationError(f"image encoding {self.encoding!r}; expected one of {', '.join(FORMATS)}")
-        if not memoryview(self.data).c_contiguous:  # type: ignore[arg-type]
+        try:
+            packed = memoryview(self.data).c_contiguous  # type: ignore[arg-type]
+            for name in ("height", "width", "step"):  # NumPy's integers would wrap around below
+                object.__setattr__(self, name, operator.index(getattr(self, name)))
+        except TypeError as error:
+            raise ObservationError(f"image: {error}; expected bytes and integer sizes") from None
+        if not packed:
             raise ObservationError(
                 "image data has gaps; expected contiguous bytes (see step for padded rows)"
             )
@@ -63,6 +70,8 @@ class RawImage:
             raise ObservationError(f"{came}; expected a step of at least {row}")
         if self.length < self.bytes:
             raise ObservationError(f"{came}; expected at least {self.bytes} bytes")
+        if self.height == 1:
+            object.__setattr__(self, "step", row)  # nothing follows; drivers leave any number here
 
     @classmethod
     def from_array(cls, pixels: np.ndarray) -> RawImage:

@@ -99,7 +99,7 @@ class Policy:
         )
         self._warned = False
         self.bound: tuple[str, ...] = ()
-        self.bind(self.cameras)
+        self._plan(self.cameras)
 
     # ---- planning ----
 
@@ -108,6 +108,11 @@ class Policy:
 
         Raises ObservationError for unknown, repeated or no cameras.
         """
+        self._check_open()
+        self._plan(cameras)
+
+    def _plan(self, cameras: Iterable[str]) -> None:
+        """One graph per prompt bucket; the old ones stay where `cameras` cannot be bound."""
         names = list(cameras)
         slots = [self.slot(name) for name in names]
         twice = sorted({slot for slot in slots if slots.count(slot) > 1})
@@ -141,6 +146,7 @@ class Policy:
         height, width = self._checkpoint.config.image_resolution
         image = np.zeros((height, width, 3), np.uint8)
         graph = self._graphs[max(self._graphs)]
+        self._last = None  # its pictures lie in the arena that is written now
         start = time.perf_counter()
         images = {slot: RawImage.from_array(image) for slot in self.bound}
         self._write_images(graph, images)
@@ -183,11 +189,7 @@ class Policy:
         self._check_open()
         state = self._check_state(state)
         frames = self._check_images(images)
-        if noise is None:
-            noise = seeded_noise(seed, sequence, self._noise_shape)
-        elif noise.shape != self._noise_shape or noise.dtype != np.float32:
-            came = f"{noise.dtype} {list(noise.shape)}"
-            raise ObservationError(f"noise is {came}; expected float32 {list(self._noise_shape)}")
+        noise = self._check_noise(seeded_noise(seed, sequence, self._noise_shape) if noise is None else noise)
         ids = self._tokenise(instruction, state)
         graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
         self._last = (graph, tuple(frames))
@@ -221,16 +223,24 @@ class Policy:
     def _tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
         if not isinstance(instruction, str):
             raise ObservationError(f"instruction is {type(instruction).__name__}; expected a string")
+        try:
+            instruction.encode()
+        except UnicodeEncodeError as error:
+            raise ObservationError(f"instruction {instruction[:80]!r} is not text: {error}") from None
         text = self._model.prompt(instruction, self._checkpoint.state_norm.normalise(state))
         ids = self._checkpoint.tokenizer.encode(text)
         limit = self._checkpoint.config.tokenizer_max_length
         if len(ids) > limit and not self._warned:
             self._warned = True
-            log.warning("prompt of %d tokens is cut to %d, as in training: %r", len(ids), limit, text)
+            log.warning("prompt of %d tokens is cut to %d, as in training: %r…", len(ids), limit, text[:80])
         return ids[:limit]
 
     def _check_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
-        array = np.asarray(state, np.float32)
+        try:
+            with np.errstate(over="ignore"):  # infinity is refused below
+                array = np.asarray(state, np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ObservationError(f"state: {error}; expected {self.state_dim} numbers") from None
         if array.shape != (self.state_dim,):
             raise ObservationError(f"state has shape {list(array.shape)}; expected [{self.state_dim}]")
         bad = np.flatnonzero(~np.isfinite(array))
@@ -238,8 +248,20 @@ class Policy:
             raise ObservationError(f"state[{bad[0]}] is {array[bad[0]]}; expected finite numbers")
         return array
 
+    def _check_noise(self, noise: np.ndarray) -> np.ndarray:
+        expected = f"expected finite float32 {list(self._noise_shape)}"
+        if not isinstance(noise, np.ndarray):
+            raise ObservationError(f"noise is {type(noise).__name__}; {expected}")
+        if noise.shape != self._noise_shape or noise.dtype != np.float32:
+            raise ObservationError(f"noise is {noise.dtype} {list(noise.shape)}; {expected}")
+        if not np.isfinite(noise).all():
+            raise ObservationError(f"noise holds NaN or infinity; {expected}")
+        return noise
+
     def _check_images(self, images: Mapping[str, np.ndarray | RawImage]) -> dict[str, RawImage]:
         """Frames by full slot name in the checkpoint's order, in which the model was trained to see them."""
+        if not isinstance(images, Mapping):
+            raise ObservationError(f"images is {type(images).__name__}; expected {{camera name: image}}")
         found: dict[str, RawImage] = {}
         for name, image in images.items():
             slot = self.slot(name)
@@ -337,9 +359,11 @@ def seeded_noise(seed: int, sequence: int, shape: tuple[int, int]) -> np.ndarray
     The counter also counts the numbers drawn; in its lowest word, neighbouring sequences would share most
     of them.
     """
-    if seed < 0 or sequence < 0:
-        raise ObservationError(f"seed={seed}, sequence={sequence}; expected integers of at least 0")
-    generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, sequence]))
+    for name, value, bits in (("seed", seed, 128), ("sequence", sequence, 64)):
+        if not isinstance(value, int | np.integer) or not 0 <= value < 1 << bits:
+            raise ObservationError(f"{name}={value!r}; expected an integer from 0 to 2^{bits} - 1")
+    counter = np.array([0, 0, 0, sequence], np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=int(seed), counter=counter))
     return generator.standard_normal(shape, np.float32)
 
 

@@ -107,6 +107,14 @@ def test_R1_rows_are_padded() -> None:
     assert (image[:, :, 1:] == -1).all()
 
 
+def test_R1_a_single_row_may_have_any_step() -> None:
+    """Nothing follows the only row, and a uint32 step would not fit the kernel's int32."""
+    raw = RawImage(bytes(range(30)), 1, 10, 2**32 - 1, "rgb8")
+    info = np.zeros(4, np.int32)
+    raw.write(np.zeros(30, np.uint8), info)
+    assert info.tolist() == [1, 10, 30, FORMATS["rgb8"].code]
+
+
 def test_missing_camera_is_minus_one_everywhere() -> None:
     """LeRobot feeds −1 for cameras that are not there."""
     out = poisoned((4, 3 * 14 * 14), torch.float32)
@@ -157,12 +165,15 @@ def test_arrays_of_any_memory_layout() -> None:
     np.testing.assert_array_equal(flipped, to_image(RawImage(bgr, 5, 7, 0, "bgr8"), 28, 28, 14))
 
 
-BAD = {
+BAD: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "encoding": ((b"\0" * 12, 2, 2, 6, "yuv422"), ("'yuv422'", "rgb8, bgr8, rgba8, bgra8, mono8")),
     "step": ((b"\0" * 12, 2, 2, 5, "rgb8"), ("2×2", "step 5", "at least 6")),
     "length": ((b"\0" * 11, 2, 2, 6, "rgb8"), ("11 bytes", "at least 12")),
     "height": ((b"", 0, 2, 6, "rgb8"), ("2×0", "at least 1×1")),
     "width": ((b"", 2, 0, 0, "rgb8"), ("0×2", "at least 1×1")),
+    "wrapped": ((b"\0" * 12, np.uint32(2**31 + 1), 2, np.uint32(2), "mono8"), ("12 bytes", "4294967298")),
+    "fraction": ((b"\0" * 12, 2.5, 2, 6, "rgb8"), ("'float'", "integer sizes")),
+    "no bytes": (([1] * 12, 2, 2, 6, "rgb8"), ("'list'", "expected bytes")),
     "negative": ((b"\0" * 12, 2, -2, 0, "rgb8"), ("-2×2", "at least 1×1")),
 }
 

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -225,11 +226,20 @@ def test_warm_up_reports(policy: Policy) -> None:
     assert "48 tokens" in lines[0]
 
 
+def test_R4_warming_up_again_leaves_no_picture_nobody_took(policy: Policy) -> None:
+    """The black images of the warm-up must not pass for what the model saw."""
+    act(policy)
+    policy.warm_up()
+    assert policy.model_images() == {}
+
+
 def test_closed_policy_says_so() -> None:
     """A decision after cleanup is a bug of the caller and must not look like a bad observation."""
     policy = load()
     policy.close()
-    for use in (lambda: act(policy), policy.describe, policy.warm_up, lambda: policy.marks):
+    policy.close()  # twice does no harm
+    bind = partial(policy.bind, ["top"])
+    for use in (lambda: act(policy), bind, policy.describe, policy.warm_up, lambda: policy.marks):
         with pytest.raises(RuntimeError, match="policy pi05 is closed"):
             use()
 

@@ -27,13 +27,23 @@ BAD_INPUT: dict[str, tuple[dict[str, Any], str]] = {
     "state width": ({"state": [0.0] * 4}, r"state has shape \[4\]; expected \[5\]"),
     "state NaN": ({"state": [0, 0, float("nan"), 0, 0]}, r"state\[2\] is nan"),
     "state infinite": ({"state": [0, float("inf"), 0, 0, 0]}, r"state\[1\] is inf"),
+    "state beyond float32": ({"state": [1e300, 0, 0, 0, 0]}, r"state\[0\] is inf"),
+    "state no number": ({"state": ["up", 0, 0, 0, 0]}, "state: could not convert.*expected 5 numbers"),
+    "state ragged": ({"state": [[0], 0, 0, 0, 0]}, "state: .*expected 5 numbers"),
+    "images no dict": ({"images": [picture(1)]}, "images is list; expected {camera name: image}"),
     "instruction": ({"instruction": None}, "instruction is NoneType; expected a string"),
     "noise shape": (
         {"noise": np.zeros((6, 5), np.float32)},
-        r"noise is float32 \[6, 5\]; expected float32 \[6, 8\]",
+        r"noise is float32 \[6, 5\]; expected finite float32 \[6, 8\]",
     ),
+    "instruction no text": ({"instruction": "a\ud800"}, r"instruction 'a\\ud800' is not text"),
     "noise dtype": ({"noise": np.zeros((6, 8))}, "noise is float64"),
+    "noise no array": ({"noise": [[0.0] * 8] * 6}, "noise is list"),
+    "noise NaN": ({"noise": np.full((6, 8), np.nan, np.float32)}, "noise holds NaN or infinity"),
     "seed": ({"seed": -1}, "seed=-1"),
+    "seed no integer": ({"seed": 1.5}, "seed=1.5; expected an integer"),
+    "seed too large": ({"seed": 1 << 128}, "expected an integer from 0 to 2\\^128 - 1"),
+    "sequence too large": ({"sequence": 1 << 64}, "expected an integer from 0 to 2\\^64 - 1"),
     "sequence": ({"sequence": -5}, "sequence=-5"),
 }
 
@@ -79,6 +89,7 @@ def test_long_prompt_is_cut_on_the_right_with_one_warning(caplog: pytest.LogCapt
         act(policy, instruction=long)
     assert len(caplog.records) == 1
     assert "is cut to 48" in caplog.text
+    assert len(caplog.records[0].getMessage()) < 200  # the whole text may be a megabyte
     # what is beyond the cut, the state for one, cannot matter
     np.testing.assert_array_equal(first, act(policy, instruction=long + " and more", state=[0.0] * 5))
 
@@ -128,6 +139,14 @@ def test_noise_of_neighbouring_decisions_has_nothing_in_common() -> None:
     assert len(np.unique(everything)) > 0.999 * everything.size
     assert abs(float(everything.mean())) < 0.05
     assert abs(float(everything.std()) - 1) < 0.05
+
+
+def test_largest_sequence_has_its_own_noise(policy: Policy) -> None:
+    """Counters are 64 bits wide: read as floats, all large ones would draw the same sample."""
+    top = (1 << 64) - 1
+    drawn = [seeded_noise(0, sequence, (4, 4)) for sequence in (top, top - 1, 1 << 63)]
+    assert len(np.unique(drawn)) == 48
+    np.testing.assert_array_equal(seeded_noise(0, np.uint64(top), (4, 4)), drawn[0])  # type: ignore[arg-type]
 
 
 def test_given_noise_replaces_the_seeded_one(policy: Policy) -> None:
