@@ -22,7 +22,7 @@ class Storage:
     dtype: torch.dtype
     tensor: torch.Tensor | None = None
     uses: list[int] = field(default_factory=list)  # launches that read or write it, in order
-    written: bool = False
+    written: list[tuple[int, int]] = field(default_factory=list)  # byte ranges [start, end), sorted, apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,23 @@ class Buffer:
     @property
     def bytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def written(self) -> bool:
+        """True where every byte holds a value: those of inputs and constants do from the start."""
+        end = self.offset + self.bytes
+        return any(start <= self.offset and end <= stop for start, stop in self.storage.written)
+
+    def mark_written(self) -> None:
+        """From here on every byte holds a value."""
+        ranges = sorted([*self.storage.written, (self.offset, self.offset + self.bytes)])
+        merged = ranges[:1]
+        for start, stop in ranges[1:]:
+            if start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+            else:
+                merged.append((start, stop))
+        self.storage.written[:] = merged
 
     def __getitem__(self, index: int | slice) -> Buffer:
         rows = self.shape[0] if self.shape else 0

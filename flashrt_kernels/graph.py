@@ -87,7 +87,7 @@ class StaticGraph:
 
     def input(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Buffer:
         """A fixed buffer that the caller writes; alive for the whole graph, never written by a launch."""
-        return self._add(Storage(name, "input", tuple(shape), dtype, written=True))
+        return self._add(Storage(name, "input", tuple(shape), dtype))
 
     def buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Buffer:
         """An arena buffer that calls write through `<output>=` arguments, whole or by slices."""
@@ -106,7 +106,7 @@ class StaticGraph:
             raise GraphError(
                 f"{self.name}: constant {name} has strides {tensor.stride()}; expected contiguous"
             )
-        return self._add(Storage(name, "constant", tuple(tensor.shape), tensor.dtype, tensor, written=True))
+        return self._add(Storage(name, "constant", tuple(tensor.shape), tensor.dtype, tensor))
 
     def call(self, kernel: Kernel, /, **given: Any) -> Any:
         """Record one call; outputs that are not given become arena buffers. Returns the output, or a tuple.
@@ -128,24 +128,22 @@ class StaticGraph:
         self._nodes.append(node)
         for storage in (*node.storages(written=False), *node.storages(written=True)):
             storage.uses.append(index)
-        for storage in node.storages(written=True):
-            storage.written = True
+        for name in kernel.outputs:
+            written = arguments[name]
+            if written is not None:
+                written.mark_written()
         results = tuple(arguments[name] for name in kernel.outputs)
         return results[0] if len(results) == 1 else results
 
     def mark(self, name: str, buffer: Buffer) -> None:
         """Name what `buffer` holds at this point, for taps."""
-        if name in self._marks:
-            raise GraphError(f"{self.name}: mark {name!r} exists already")
-        if not buffer.storage.written:
-            raise GraphError(f"{self.name}: mark {name!r} names {buffer.storage.name!r}, which no call wrote")
+        self._check_named("mark", name, buffer, self._marks)
         self._marks[name] = Mark(buffer, len(self._nodes))
         buffer.storage.uses.append(max(len(self._nodes) - 1, 0))
 
     def output(self, name: str, buffer: Buffer) -> None:
         """Keep `buffer` to the end of the replay, readable under `name`."""
-        if not buffer.storage.written:
-            raise GraphError(f"{self.name}: output {name!r} is never written")
+        self._check_named("output", name, buffer, self._outputs)
         self._outputs[name] = buffer
 
     @contextmanager
@@ -164,20 +162,43 @@ class StaticGraph:
             raise GraphError(f"{self.name}: {storage.name!r} exists already")
         if self._arena is not None:
             raise GraphError(f"{self.name}: {storage.name!r} after plan()")
+        if any(size < 0 for size in storage.shape):
+            raise GraphError(f"{self.name}: {storage.name!r} has shape {list(storage.shape)}")
         self._storages[storage.name] = storage
-        return Buffer(storage, storage.shape)
+        buffer = Buffer(storage, storage.shape)
+        if storage.kind != "buffer":
+            buffer.mark_written()
+        return buffer
 
-    def _check_memory(self, kernel: Kernel, arguments: Mapping[str, Buffer | None]) -> None:
+    def _check_named(self, what: str, name: str, buffer: Buffer, known: Mapping[str, Any]) -> None:
+        if self._arena is not None:
+            raise GraphError(f"{self.name}: {what} {name!r} after plan(): its bytes may be in use again")
+        if name in known:
+            raise GraphError(f"{self.name}: {what} {name!r} exists already")
+        storage = buffer.storage
+        if self._storages.get(storage.name) is not storage:
+            raise GraphError(f"{self.name}: {what} {name!r} is {storage.name!r} of another graph")
+        if not buffer.written:
+            raise GraphError(
+                f"{self.name}: {what} {name!r} is {storage.name!r}, which is never written there"
+            )
+
+    def _check_memory(self, kernel: Kernel, arguments: Mapping[str, Any]) -> None:
         given = {name: buffer for name, buffer in arguments.items() if buffer is not None}
         for name, buffer in given.items():
+            if not isinstance(buffer, Buffer):
+                came = type(buffer).__name__
+                raise GraphError(f"{kernel.name}: {name} is a {came}; expected a buffer of {self.name!r}")
             storage = buffer.storage
             if self._storages.get(storage.name) is not storage:
                 raise GraphError(
                     f"{kernel.name}: {name} ({storage.name!r}) is not a buffer of graph {self.name!r}"
                 )
             role = kernel.arguments[name].role
-            if role != "out" and not storage.written:
-                raise GraphError(f"{kernel.name}: {name} reads {storage.name!r}, which no earlier call wrote")
+            if role != "out" and not buffer.written:
+                raise GraphError(
+                    f"{kernel.name}: {name} reads {storage.name!r}, which no earlier call wrote there"
+                )
             if role == "in":
                 continue
             if storage.kind != "buffer":
@@ -214,6 +235,8 @@ class StaticGraph:
             memory = arena.allocate(layout.bytes, self.device)
         if memory.numel() < layout.bytes:
             raise GraphError(f"{self.name}: arena of {memory.numel()} bytes; the plan needs {layout.bytes}")
+        if memory.dtype != torch.uint8 or memory.data_ptr() % arena.ALIGNMENT:
+            raise GraphError(f"{self.name}: arena is not aligned uint8; expected memory of arena.allocate()")
         offsets = {placement.request.name: placement.offset for placement in layout.placements}
         self._plan, self._arena, self._offsets = layout, memory, offsets
         self._launches = [
@@ -289,6 +312,8 @@ class StaticGraph:
 
     def read(self, name: str) -> np.ndarray:
         """A copy of an output; bf16 comes as float32."""
+        if self._arena is None:
+            raise GraphError(f"{self.name}: read({name!r}) before plan()")
         if name not in self._outputs:
             raise GraphError(f"{self.name}: no output {name!r}; it has {sorted(self._outputs)}")
         return copy_out(self._view(self._outputs[name]))

@@ -14,7 +14,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args, get_origin
+from typing import Any, Literal, Protocol, get_args, get_origin, runtime_checkable
 
 import torch
 
@@ -35,6 +35,7 @@ OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
+@runtime_checkable
 class Array(Protocol):
     """What validation looks at: a torch tensor or a buffer of a graph."""
 
@@ -120,16 +121,29 @@ class Kernel:
     def __call__(self, **given: Any) -> Any:
         """Run the reference now. Returns the output, or a tuple when the kernel writes several.
 
-        Raises GraphError where an argument breaks the declaration.
+        Raises GraphError where an argument breaks the declaration or an output shares bytes with another one.
         """
         call = self.validate(given)
         arguments = dict(call.arguments)
+        self._check_memory({name: array for name, array in arguments.items() if array is not None})
         device = next(a.device for a in arguments.values() if a is not None)
         for name, (shape, dtype) in call.allocate.items():
             arguments[name] = torch.empty(shape, dtype=dtype, device=device)
         self.reference(**arguments, **call.parameters)
         results = tuple(arguments[name] for name in self.outputs)
         return results[0] if len(results) == 1 else results
+
+    def _check_memory(self, arguments: Mapping[str, Any]) -> None:
+        for name, array in arguments.items():
+            if not isinstance(array, torch.Tensor):
+                came = type(array).__name__
+                raise GraphError(f"{self.name}: {name} is a {came}; expected a tensor (in a graph, use call)")
+        ranges = {name: byte_range(array) for name, array in arguments.items()}
+        for name in (name for name in self.outputs if name in ranges):
+            start, stop = ranges.pop(name)
+            shared = [other for other, (first, last) in ranges.items() if max(start, first) < min(stop, last)]
+            if shared:
+                raise GraphError(f"{self.name}: {name} shares bytes with {shared}")
 
     def validate(self, given: Mapping[str, Any]) -> Call:
         """Check a call against the declaration.
@@ -181,6 +195,8 @@ class Kernel:
         return values
 
     def _check_array(self, name: str, argument: Argument, array: Array, symbols: dict[str, int]) -> None:
+        if not isinstance(array, Array):
+            raise GraphError(f"{self.name}: {name} is {array!r}; expected {describe(argument)}")
         came = f"{list(array.shape)} {short(array.dtype)}"
         if array.dtype not in argument.dtypes:
             raise GraphError(f"{self.name}: {name} is {came}; expected {describe(argument)}")
@@ -256,6 +272,11 @@ def evaluate(dim: ast.expr, symbols: Mapping[str, int]) -> int | None:
         left, right = evaluate(dim.left, symbols), evaluate(dim.right, symbols)
         return None if left is None or right is None else OPERATORS[type(dim.op)](left, right)
     raise GraphError(f"dimension {ast.unparse(dim)!r}: only integers, symbols and + - * // are allowed")
+
+
+def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses [start, end) of a contiguous tensor."""
+    return tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
 
 
 def describe(argument: Argument) -> str:

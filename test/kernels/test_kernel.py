@@ -74,13 +74,22 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "parameter type": ({"heads": "2"}, ("heads='2'", "int")),
     "choice": ({"mode": "medium"}, ("mode='medium'", "fast", "slow")),
     "multiple": ({"x": torch.zeros(3, 12), "heads": 3}, ("heads=3", "multiple of 2")),
+    "no array": ({"x": [[0.0] * 8] * 3}, ("x is [[0.0, ", "rows heads*width")),
+    "in place": ({"x": (x := torch.zeros(3, 8)), "out": x}, ("out shares bytes with ['x']",)),
+    "two outputs": (
+        {"total": (y := torch.zeros(24))[20:], "out": y.view(3, 8)},
+        ("total shares bytes with",),
+    ),
     "unknown": ({"weight": torch.zeros(1)}, ("unknown argument ['weight']", "total")),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_call_is_refused_with_words_that_help(case: str) -> None:
-    """The message must name the kernel, the argument, what came and what would be right."""
+    """The message must name the kernel, the argument, what came and what would be right.
+
+    Bytes that an output shares with another argument: the reference would read what it has just written.
+    """
     changes, words = BAD[case]
     given = {name: value for name, value in arguments(**changes).items() if value is not ...}
     with pytest.raises(GraphError) as error:
