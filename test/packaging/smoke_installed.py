@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Use an installed flashrt_ros as a robot would: its executables and its lifecycle services.
 
-Usage: python smoke_installed.py --prefix PREFIX [--without-policy]
+Usage: python smoke_installed.py --prefix PREFIX
 Run it outside the source tree. Exits non-zero with a sentence about what does not work.
 """
 
@@ -65,7 +65,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--prefix", type=Path, required=True, help="where flashrt_ros is installed")
-    parser.add_argument("--without-policy", action="store_true", help="no torch here: start and stop only")
     arguments = parser.parse_args()
     prefix = arguments.prefix.resolve()
     os.environ.setdefault("ROS_DOMAIN_ID", "39")
@@ -78,13 +77,12 @@ def main() -> None:
         sys.exit(f"flashrt_ros was imported from {origin}, not from {prefix}")
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder, "checkpoint")
-        if not arguments.without_policy:
-            make_checkpoint(prefix, checkpoint)
-        run_node(prefix, checkpoint, with_policy=not arguments.without_policy)
+        make_checkpoint(prefix, checkpoint)
+        run_node(prefix, checkpoint)
     print(f"installed flashrt_ros in {prefix}: works")
 
 
-def run_node(prefix: Path, checkpoint: Path, with_policy: bool) -> None:
+def run_node(prefix: Path, checkpoint: Path) -> None:
     """Starts the very executable that launch would start, and stops it as launch would."""
     parameters = {
         "checkpoint": str(checkpoint),
@@ -101,10 +99,9 @@ def run_node(prefix: Path, checkpoint: Path, with_policy: bool) -> None:
     node = Node("smoke")
     try:
         assert state_of(node) == State.PRIMARY_STATE_UNCONFIGURED
-        if with_policy:
-            change(node, Transition.TRANSITION_CONFIGURE)
-            change(node, Transition.TRANSITION_ACTIVATE)
-            assert state_of(node) == State.PRIMARY_STATE_ACTIVE
+        change(node, Transition.TRANSITION_CONFIGURE)
+        change(node, Transition.TRANSITION_ACTIVATE)
+        assert state_of(node) == State.PRIMARY_STATE_ACTIVE
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
         code = process.wait(TIMEOUT_S)
