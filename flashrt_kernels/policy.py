@@ -71,8 +71,9 @@ def load_policy(
     if checkpoint.policy_type not in MODELS:
         raise CheckpointError(f"{folder}: policy type {checkpoint.policy_type!r}; known: {', '.join(MODELS)}")
     steps = checkpoint.config.num_inference_steps if num_inference_steps is None else num_inference_steps
-    if steps < 1:
-        raise CheckpointError(f"num_inference_steps={steps}; expected at least 1")
+    for name, value in (("num_inference_steps", steps), ("max_image_bytes", max_image_bytes)):
+        if type(value) is not int or value < 1:
+            raise CheckpointError(f"{name}={value!r}; expected an integer of at least 1")
     model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps)
     return Policy(checkpoint, model, device, max_image_bytes)
 
@@ -179,7 +180,8 @@ class Policy:
 
         images: by camera name, uint8 [H, W, 3] RGB or RawImage; missing cameras are masked as in training.
         state: [D] in robot units.
-        seed, sequence: choose the start noise. Equal observation, seed and sequence: equal bits.
+        seed, sequence: choose the start noise. Equal observation, seed and sequence: equal bits, on the same
+        machine with the same number of torch threads.
         noise: float32 [horizon, max_action_dim] in place of the seeded one.
         taps: intermediates to copy, of `marks`.
 

@@ -81,10 +81,16 @@ def load_lerobot(folder: str | Path, tokenizer: str | Path | None = None) -> LeR
     """Reads and verifies the LeRobot checkpoint in `folder`.
 
     The tokenizer comes from the folder, else from `tokenizer` (a file or a folder). Raises `CheckpointError`
-    naming file and key for anything missing, unexpected, mis-shaped, non-finite or contradictory; the small
-    files are checked before the weights are opened.
+    naming file and key for anything missing, unexpected, mis-shaped, non-finite, contradictory or unreadable;
+    the small files are checked before the weights are opened.
     """
-    folder = Path(folder).expanduser()
+    try:
+        return _load(Path(folder).expanduser(), tokenizer)
+    except OSError as error:  # permissions, a disk that fails, names that are too long
+        raise CheckpointError(f"{folder}: cannot be read: {error}") from error
+
+
+def _load(folder: Path, tokenizer: str | Path | None) -> LeRobotCheckpoint:
     _check_folder(folder)
     policy_type, config = read_config(folder, tuple(FORMATS))
     dims = read_dims(

@@ -181,7 +181,9 @@ def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "device": ({"device": "cuda"}, "device='cuda': this version runs on the CPU only; expected cpu"),
     "precision": ({"precision": "fp8"}, "precision='fp8'; expected one of fp32, bf16"),
-    "steps": ({"num_inference_steps": 0}, "num_inference_steps=0; expected at least 1"),
+    "steps": ({"num_inference_steps": 0}, "num_inference_steps=0; expected an integer of at least 1"),
+    "steps in part": ({"num_inference_steps": 1.5}, "num_inference_steps=1.5; expected an integer"),
+    "image limit": ({"max_image_bytes": -1}, "max_image_bytes=-1; expected an integer of at least 1"),
     "tokenizer": ({"tokenizer": None}, "no tokenizer found"),
     "folder": ({"folder": DATA / "nothing"}, "nothing"),
 }

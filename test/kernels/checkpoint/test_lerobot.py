@@ -91,6 +91,19 @@ def test_released_sizes_are_used_without_model_dims(folder: Folder) -> None:
         load_lerobot(folder.path)
 
 
+def test_operating_system_errors_are_checkpoint_errors(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of another user, a failing disk: the node's handler of bad checkpoints must see them, too."""
+
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    with pytest.raises(CheckpointError, match=r"tiny: cannot be read: .*Permission denied: .*config\.json"):
+        load_lerobot(folder.path)
+
+
 # ---- other names for the same tensor ----
 
 
