@@ -116,6 +116,7 @@ class Source:
     def __init__(self, node: Node, name: str, topic: str, qos: QoSProfile) -> None:
         self.name, self.qos = name, qos
         self.topic: str = node.resolve_topic_name(topic)
+        self._asked = topic  # rclpy remaps what it is given: a resolved name would be remapped twice
         self.traffic = Traffic()
         self._reported: list[str] = []
         self._node = node
@@ -126,7 +127,7 @@ class Source:
         """Create the subscription; `conflicts` finds QoS conflicts, not events (see NeverExecuted)."""
         self._subscription = self._node.create_subscription(
             message_type,
-            self.topic,
+            self._asked,
             callback,
             self.qos,
             callback_group=group,
@@ -159,7 +160,7 @@ class Source:
         Looks at the graph, so the heartbeat calls it; a new conflict is logged once.
         """
         texts = []
-        for publisher in self._node.get_publishers_info_by_topic(self.topic):
+        for publisher in self._node.get_publishers_info_by_topic(self._asked):
             verdict, _ = qos_check_compatible(publisher.qos_profile, self.qos)
             if verdict == QoSCompatibility.ERROR:
                 where = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"

@@ -231,6 +231,21 @@ def test_unread_message_does_not_wake_the_executor(spun: Spun) -> None:
     assert waits < 100, f"{waits} waits in 0.5 s"
 
 
+@WAYS
+def test_R61_remaps_that_swap_two_topics_are_applied_once(spun: Spun, on_demand: bool) -> None:
+    """Lost otherwise: an operator exchanges two cameras by remaps, the node says so, and still gets the wrong
+    ones."""
+    swap = ["--ros-args", "-r", "top/image_raw:=wrist/image_raw", "-r", "wrist/image_raw:=top/image_raw"]
+    node = spun.node("listener", cli_args=swap)
+    publisher = spun.node("camera").create_publisher(Image, "wrist/image_raw", qos_profile_sensor_data)
+    source = open_source(node, "top", Image, "top/image_raw", depth=1, on_demand=on_demand)
+    assert source.topic == "/wrist/image_raw"
+    connected(spun, source, publisher)
+    publisher.publish(image("wrist"))
+    (sample,) = spun.until("the image", source.drain)
+    assert sample.message.header.frame_id == "wrist"
+
+
 def test_closed_source_is_silent(spun: Spun) -> None:
     """After cleanup nothing may touch a subscription that is gone."""
     listener = spun.node("listener")
