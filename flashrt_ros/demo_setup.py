@@ -26,6 +26,23 @@ CHECKPOINT = {
 }
 
 
+# What somebody who works on a robot has in the shell, and what would lead the demo's processes elsewhere: to
+# another middleware, through another profile, or to the machines of the real robot.
+FOREIGN_VARIABLES = (
+    "FASTDDS_BUILTIN_TRANSPORTS",
+    "FASTDDS_DEFAULT_PROFILES_FILE",
+    "FASTDDS_ENVIRONMENT_FILE",
+    "FASTRTPS_DEFAULT_PROFILES_FILE",
+    "RMW_FASTRTPS_PUBLICATION_MODE",
+    "RMW_FASTRTPS_USE_QOS_FROM_XML",
+    "ROS_DISCOVERY_SERVER",
+    "ROS_LOCALHOST_ONLY",
+    "ROS_SECURITY_ENABLE",
+    "ROS_STATIC_PEERS",
+    "ROS_SUPER_CLIENT",
+)
+
+
 def package_file(name: str) -> Path:
     """A file of the package: in the source tree when run from there, else where it was installed."""
     in_source = Path(__file__).resolve().parent.parent / name
@@ -41,6 +58,9 @@ def set_environment(domain: int) -> None:
 
     A ROS domain of its own, on this computer only: the demo's trajectories must never reach a real robot.
     """
+    for name in FOREIGN_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ["RMW_IMPLEMENTATION"] = "rmw_fastrtps_cpp"
     os.environ["ROS_DOMAIN_ID"] = str(domain)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     # Without it Fast DDS loses most images. Jazzy (rclpy 7) reads another name than later releases.

@@ -85,12 +85,24 @@ def test_environment_keeps_the_demo_away_from_real_robots(monkeypatch: pytest.Mo
     """Lost otherwise: the demo's trajectories reach a robot on the same network."""
     for name in ("ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE", "FASTDDS_DEFAULT_PROFILES_FILE"):
         monkeypatch.setenv(name, "of the user's robot")
-    monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", "")
     demo_setup.set_environment(77)
     assert os.environ["ROS_DOMAIN_ID"] == "77"
     assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
-    profiles = (os.environ["FASTDDS_DEFAULT_PROFILES_FILE"], os.environ["FASTRTPS_DEFAULT_PROFILES_FILE"])
+    profiles = [
+        os.environ.get(f"{prefix}_DEFAULT_PROFILES_FILE") for prefix in ("FASTDDS", "FASTRTPS")
+    ]  # by release of ROS
     assert str(ROOT / "config" / "fastdds_large_images.xml") in profiles
+
+
+def test_environment_of_a_robot_developer_does_not_reach_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: with another middleware, a discovery server or peers in the shell the processes of the
+    demo never find each other, and nothing says why."""
+    names = (*demo_setup.FOREIGN_VARIABLES, "RMW_IMPLEMENTATION", "ROS_DOMAIN_ID")
+    for name in (*names, "ROS_AUTOMATIC_DISCOVERY_RANGE"):
+        monkeypatch.setenv(name, "the user's")
+    demo_setup.set_environment(77)
+    assert os.environ["RMW_IMPLEMENTATION"] == "rmw_fastrtps_cpp"
+    assert "the user's" not in os.environ.values()
 
 
 def test_checkpoint_is_made_anew_when_its_recipe_changes(monkeypatch: pytest.MonkeyPatch) -> None:
