@@ -292,11 +292,16 @@ class PolicyNode(LifecycleNode):
 
 
 def main(args: list[str] | None = None, load_policy: Callable[[NodeConfig], Any] = load_policy_of) -> int:
-    """Run the node until SIGINT or SIGTERM; returns the exit code 0 after a clean stop."""
+    """Run the node until SIGINT or SIGTERM; returns the exit code: 0 after a clean stop, 2 for arguments that
+    ROS cannot read."""
     # A decision waits for the interpreter when another thread holds it; the default lets it hold 5 ms.
     sys.setswitchinterval(0.0005)
     signals = StopSignals()
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:  # an unreadable parameter file or argument: the text names it
+        print(f"policy_node: {error}", file=sys.stderr)
+        return 2
     try:
         node = PolicyNode(load_policy=load_policy, cancelled=lambda: signals.requested)
         executor = SingleThreadedExecutor()

@@ -166,9 +166,11 @@ def test_autostart_needs_nobody(tmp_path: Path) -> None:
         assert node.stop() == 0
 
 
-def test_process_with_unreadable_arguments_ends(tmp_path: Path) -> None:
-    """A node that hangs on a bad argument leaves launch waiting for ever."""
+@pytest.mark.parametrize("arguments", [["-p", "x"], ["--params-file", "not_there.yaml"]])
+def test_process_with_unreadable_arguments_ends_in_words(tmp_path: Path, arguments: list[str]) -> None:
+    """A node that hangs on a bad argument leaves launch waiting for ever; a traceback hides which one it was."""
     log = tmp_path / "log"
-    node = NodeProcess([sys.executable, "-m", "flashrt_ros.policy_node", "--ros-args", "-p", "x"], log)
-    assert node.process.wait(30.0) != 0
-    assert "x" in node.log
+    node = NodeProcess([sys.executable, "-m", "flashrt_ros.policy_node", "--ros-args", *arguments], log)
+    assert node.process.wait(30.0) == 2
+    assert arguments[-1] in node.log
+    assert "Traceback" not in node.log
