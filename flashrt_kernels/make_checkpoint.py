@@ -56,9 +56,15 @@ def make_checkpoint(
 
     Everything goes to a folder beside it first, renamed at the end: a half-written checkpoint never bears the
     name. `progress` is told (bytes just written, bytes in all). Raises `CheckpointError` if `out` is in use
-    or the disk lacks room.
+    or cannot be written, or the disk lacks room.
     """
-    out = Path(out).expanduser().absolute()
+    try:
+        return _make(Path(out).expanduser().resolve(), recipe, progress)
+    except OSError as error:  # permissions, a disk that fills up meanwhile
+        raise CheckpointError(f"{out}: cannot be written: {error}") from error
+
+
+def _make(out: Path, recipe: Recipe, progress: Callable[[int, int], None] | None) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out}: exists and is not an empty folder; name a new folder or empty it")
     tensors = stored_tensors(recipe)
@@ -170,6 +176,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CheckpointError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"interrupted; nothing is left at {out}", file=sys.stderr)
+        return 130
     print(folder)
     return 0
 

@@ -13,7 +13,7 @@ STATE = "observation.state"
 ACTION = "action"
 IMAGES = "observation.images."
 _FEATURE_TYPES = ("VISUAL", "STATE", "ACTION", "ENV", "LANGUAGE", "REWARD")
-_LONGEST = 100_000
+LONGEST = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ def read_config(folder: Path, known_types: tuple[str, ...]) -> tuple[str, Policy
     fields = read_json(path)
     policy_type = fields.string("type", choices=known_types)
     config = PolicyConfig(
-        chunk_size=fields.integer("chunk_size", 1, _LONGEST),
-        n_action_steps=fields.integer("n_action_steps", 1, _LONGEST),
-        max_state_dim=fields.integer("max_state_dim", 1, _LONGEST),
-        max_action_dim=fields.integer("max_action_dim", 1, _LONGEST),
-        num_inference_steps=fields.integer("num_inference_steps", 1, _LONGEST),
+        chunk_size=fields.integer("chunk_size", 1, LONGEST),
+        n_action_steps=fields.integer("n_action_steps", 1, LONGEST),
+        max_state_dim=fields.integer("max_state_dim", 1, LONGEST),
+        max_action_dim=fields.integer("max_action_dim", 1, LONGEST),
+        num_inference_steps=fields.integer("num_inference_steps", 1, LONGEST),
         image_resolution=_resolution(fields),
-        tokenizer_max_length=fields.integer("tokenizer_max_length", 1, _LONGEST),
+        tokenizer_max_length=fields.integer("tokenizer_max_length", 1, LONGEST),
         min_period=fields.positive("min_period"),
         max_period=fields.positive("max_period"),
         empty_cameras=fields.integer("empty_cameras", 0, 64, default=0),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from flashrt_kernels.checkpoint.config import ACTION, IMAGES, STATE
+from flashrt_kernels.checkpoint.config import ACTION, IMAGES, LONGEST, STATE
 from flashrt_kernels.checkpoint.dims import (
     GEMMA_VARIANTS,
     RELEASED_VOCAB,
@@ -102,8 +102,8 @@ class Recipe:
                 raise CheckpointError(
                     f"{option} is {width}, expected 1 to {MAX_DIM}, the width of {self.policy}"
                 )
-        if self.chunk_size is not None and self.chunk_size < 1:
-            raise CheckpointError(f"chunk-size is {self.chunk_size}, expected at least 1")
+        if self.chunk_size is not None and not 1 <= self.chunk_size <= LONGEST:
+            raise CheckpointError(f"chunk-size is {self.chunk_size}, expected 1 to {LONGEST}")
         if self.dtype not in (None, "float32", "bfloat16"):
             raise CheckpointError(f"dtype is {self.dtype}, expected float32 or bfloat16")
         names = self.camera_slots
@@ -121,7 +121,9 @@ class Recipe:
                 if len(values) not in (1, width):
                     raise CheckpointError(f"{group}-{end} has {len(values)} values, expected 1 or {width}")
             low, high = (np.broadcast_to(np.float32(values), width) for values in ranges.values())
-            if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+            with np.errstate(over="ignore"):  # a span beyond float32 is infinite
+                span = high - low
+            if not (np.isfinite(span) & (span > 0)).all():
                 raise CheckpointError(
                     f"{group}-low is {ranges['low']}, expected less than {group}-high {ranges['high']}"
                 )

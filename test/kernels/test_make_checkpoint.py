@@ -92,6 +92,8 @@ BAD_OPTIONS = {
     "--dtype int8": "dtype is int8, expected float32 or bfloat16",
     "--action-names a,b": "expected 7 distinct names",
     "--action-low=-1,-2": "action-low has 2 values, expected 1 or 7",
+    "--chunk-size 200000": "chunk-size is 200000, expected 1 to 100000",
+    "--action-low=-3e38 --action-high=3e38": "expected less than action-high",
     "--state-low=2": "expected less than state-high",
     "--action-high=nan": "expected less than action-high",
 }
@@ -159,6 +161,36 @@ def test_statistics_are_those_of_the_ranges(tmp_path: Path) -> None:
     }
     for name, value in want.items():
         np.testing.assert_allclose(stats[f"action.{name}"], np.full(7, value), atol=1e-6)
+
+
+def test_interrupted_command_says_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8 GB take a minute: Ctrl-C is no crash."""
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(make_checkpoint, "write_random", interrupt)
+    assert main(["pi05", str(tmp_path / "out")]) == 130
+    assert "interrupted; nothing is left" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong path is one line, not a traceback."""
+    (tmp_path / "file").write_text("")
+    assert main(["pi05", str(tmp_path / "file" / "out")]) == 1
+    assert "out: cannot be written: " in capsys.readouterr().err
+
+
+def test_link_to_an_empty_folder_is_followed(tmp_path: Path) -> None:
+    """Large files often live on another disk behind a link."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    make_checkpoint.make_checkpoint(tmp_path / "link", Recipe())
+    assert (tmp_path / "disk" / WEIGHTS).exists()
+    assert (tmp_path / "link").is_symlink()
 
 
 # ---- what the weights are for ----
