@@ -5,14 +5,18 @@ When these fail, a trained checkpoint drives the robot differently than it did i
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 
 from flashrt_kernels import Chunk, Policy, load_policy
+from flashrt_kernels.checkpoint import load_lerobot
+from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.policy import MAX_IMAGE_BYTES
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 TOLERANCE = 1e-4  # of the largest |reference| of each tensor
@@ -166,6 +170,26 @@ def test_arena_is_reused(policy: Policy) -> None:
     assert (plan.bytes - always) < 0.5 * (plan.bytes_without_reuse - always)
 
 
+def test_graphs_share_the_arena_of_the_largest(policy: Policy) -> None:
+    """One arena per bucket would multiply the memory on a small GPU."""
+    arenas = [graph._arena for graph in policy._graphs.values()]
+    assert len({arena.data_ptr() for arena in arenas if arena is not None}) == 1
+    largest = max(graph.layout().bytes for graph in policy._graphs.values())
+    assert [arena.numel() for arena in arenas if arena is not None] == [largest] * len(policy._graphs)
+
+
+def test_norms_take_eps_from_the_checkpoint() -> None:
+    """1e-5 in place of 1e-6 hides below the tolerance here and moves a policy whose activations are small."""
+    checkpoint = load_lerobot(DATA / "tiny_pi05", DATA / "tokenizer_tiny")
+    dims = replace(checkpoint.dims, rms_eps=0.5, vision=replace(checkpoint.dims.vision, layer_norm_eps=0.25))
+    changed = replace(checkpoint, dims=dims)
+    policy = Policy(changed, Pi05(changed, torch.float32, 1), "cpu", MAX_IMAGE_BYTES)
+    nodes = next(iter(policy._graphs.values()))._nodes
+    eps = {(node.kernel.name, node.parameters["eps"]) for node in nodes if "eps" in node.parameters}
+    assert eps == {("layer_norm", 0.25), ("rms_norm", 0.5), ("ada_rms_norm", 0.5)}
+    assert (checkpoint.dims.rms_eps, checkpoint.dims.vision.layer_norm_eps) == (1e-6, 1e-6)
+
+
 def test_five_steps(oracle: Oracle) -> None:
     """Another step count has other time conditions."""
     policy = load(num_inference_steps=5)
@@ -182,6 +206,18 @@ def test_bf16(oracle: Oracle) -> None:
     want = oracle.tensors["actions_unnormalized"].ravel().astype(np.float64)
     assert np.linalg.norm(got - want) <= 1e-2 * np.linalg.norm(want)
     assert got @ want >= 0.9999 * np.linalg.norm(got) * np.linalg.norm(want)
+
+
+def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
+    """Otherwise bf16 would save no memory, or lose the digits that norms need."""
+    nodes = next(iter(load(precision="bf16")._graphs.values()))._nodes
+    dtypes: dict[str, set[torch.dtype]] = {"matrix": set(), "vector": set()}
+    for node in nodes:
+        for name, buffer in node.arguments.items():
+            if buffer is not None and buffer.storage.kind == "constant" and node.section:
+                matrix = name == "table" or (name == "weight" and len(buffer.shape) > 1)
+                dtypes["matrix" if matrix else "vector"].add(buffer.dtype)
+    assert dtypes == {"matrix": {torch.bfloat16}, "vector": {torch.float32}}
 
 
 def test_unbound_camera_costs_nothing_and_changes_nothing(oracle: Oracle, policy: Policy) -> None:
