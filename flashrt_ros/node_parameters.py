@@ -144,6 +144,9 @@ class NodeParameters:
             row = table.get(parameter.name)
             if row is None:
                 continue
+            if parameter.value is None:  # `ros2 param delete`
+                reason = f"{parameter.name} cannot be deleted; set it to the value that is wanted"
+                return SetParametersResult(successful=False, reason=reason)
             if self._is_configured() and parameter.name not in CHANGEABLE_WHILE_CONFIGURED:
                 reason = (
                     f"{parameter.name} can be changed only while the node is unconfigured: clean up first"

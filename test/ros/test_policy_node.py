@@ -168,7 +168,7 @@ def test_autostart_needs_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["-p", "x"], ["--params-file", "not_there.yaml"]])
 def test_process_with_unreadable_arguments_ends_in_words(tmp_path: Path, arguments: list[str]) -> None:
-    """A node that hangs on a bad argument leaves launch waiting for ever; a traceback hides which one it was."""
+    """A node that hangs on a bad argument leaves launch waiting for ever; a traceback hides which it was."""
     log = tmp_path / "log"
     node = NodeProcess([sys.executable, "-m", "flashrt_ros.policy_node", "--ros-args", *arguments], log)
     assert node.process.wait(30.0) == 2

@@ -241,6 +241,17 @@ def test_structural_parameters_are_frozen_while_configured() -> None:
         assert robot.set_parameter("action_rate_hz", 30.0)[0]
 
 
+@pytest.mark.parametrize("name", ["instruction", "debug_images", "checkpoint"])
+def test_deleted_parameters_are_refused(name: str) -> None:
+    """`ros2 param delete /policy debug_images` must not end the process in the middle of a motion."""
+    with NodeThread(Loader(), parameters()), Robot() as robot:
+        robot.bring_up()
+        accepted, reason = robot.set_parameter(name, None)
+        assert not accepted
+        assert name in reason
+        assert robot.new_chunks(2)[-1].instruction == "pick up the red block"
+
+
 def test_cameras_can_be_changed_between_configures() -> None:
     """`camera.<name>.*` must exist as soon as the camera is named, or its topic can be set only at start."""
     loader = Loader()
