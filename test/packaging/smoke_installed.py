@@ -23,41 +23,39 @@ from rclpy.node import Node
 TIMEOUT_S = 60.0
 
 
-def call(node: Node, service_type: Any, name: str, request: Any) -> Any:
-    """One service call. Raises TimeoutError."""
-    client: Any = node.create_client(service_type, name)
-    if not client.wait_for_service(TIMEOUT_S):
-        raise TimeoutError(f"the node offers no service {name}")
-    future = client.call_async(request)
-    rclpy.spin_until_future_complete(node, future, timeout_sec=TIMEOUT_S)
-    if not future.done():
-        raise TimeoutError(f"{name} did not answer within {TIMEOUT_S:g} s")
-    return future.result()
+class PolicyClient:
+    """The node's lifecycle services. An answer may be lost while the two processes discover each other, so
+    states are asked for until they are known, and transitions are judged by the state that they lead to."""
 
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._get: Any = node.create_client(GetState, "/smoke/policy/get_state")
+        self._change: Any = node.create_client(ChangeState, "/smoke/policy/change_state")
 
-def state_of(node: Node) -> int:
-    return call(node, GetState, "/smoke/policy/get_state", GetState.Request()).current_state.id
+    def wait_for(self, goal: int) -> None:
+        """Raises TimeoutError naming the state that the node is in."""
+        deadline, state = time.monotonic() + TIMEOUT_S, "unknown"
+        while time.monotonic() < deadline:
+            future = self._get.call_async(GetState.Request())
+            rclpy.spin_until_future_complete(self._node, future, timeout_sec=1.0)
+            if future.done():
+                state = future.result().current_state.label
+                if future.result().current_state.id == goal:
+                    return
+            time.sleep(0.1)
+        raise TimeoutError(f"state {goal} was not reached within {TIMEOUT_S:g} s; state is {state}")
 
-
-def change(node: Node, transition: int) -> None:
-    request = ChangeState.Request(transition=Transition(id=transition))
-    if not call(node, ChangeState, "/smoke/policy/change_state", request).success:
-        raise RuntimeError(f"transition {transition} was refused")
+    def change(self, transition: int, goal: int) -> None:
+        if not self._change.wait_for_service(TIMEOUT_S):
+            raise TimeoutError("the node offers no service change_state")
+        self._change.call_async(ChangeState.Request(transition=Transition(id=transition)))
+        self.wait_for(goal)
 
 
 def make_checkpoint(prefix: Path, folder: Path) -> None:
-    command = [
-        prefix / "lib" / "flashrt_ros" / "make_checkpoint",
-        "pi05",
-        folder,
-        "--size",
-        "tiny",
-        "--seed",
-        "1",
-    ]
-    subprocess.run(
-        [*map(str, command), "--action-dim", "2", "--state-dim", "2", "--cameras", "front"], check=True
-    )
+    executable = str(prefix / "lib" / "flashrt_ros" / "make_checkpoint")
+    options = ["--size", "tiny", "--seed", "1", "--action-dim", "2", "--state-dim", "2", "--cameras", "front"]
+    subprocess.run([executable, "pi05", str(folder), *options], check=True)
 
 
 def main() -> None:
@@ -98,10 +96,10 @@ def run_node(prefix: Path, checkpoint: Path) -> None:
     rclpy.init()
     node = Node("smoke")
     try:
-        assert state_of(node) == State.PRIMARY_STATE_UNCONFIGURED
-        change(node, Transition.TRANSITION_CONFIGURE)
-        change(node, Transition.TRANSITION_ACTIVATE)
-        assert state_of(node) == State.PRIMARY_STATE_ACTIVE
+        policy = PolicyClient(node)
+        policy.wait_for(State.PRIMARY_STATE_UNCONFIGURED)
+        policy.change(Transition.TRANSITION_CONFIGURE, State.PRIMARY_STATE_INACTIVE)
+        policy.change(Transition.TRANSITION_ACTIVATE, State.PRIMARY_STATE_ACTIVE)
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
         code = process.wait(TIMEOUT_S)
