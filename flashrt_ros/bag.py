@@ -25,6 +25,13 @@ class BagError(ValueError):
 
 
 @dataclass(frozen=True)
+class Damaged:
+    """Stands where a message cannot be decoded. `problem` names topic and time."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
 class Topic:
     """One topic of a recording."""
 
@@ -71,7 +78,10 @@ class Bag:
         try:
             self._reader.open()
         except Exception as error:  # rosbags lets errors of yaml, sqlite3 and struct through, too
-            raise BagError(f"cannot read bag {self.path}: {error}") from error
+            raise BagError(
+                f"cannot read bag {self.path}: {error} (After a recording was cut off: `mcap recover` for"
+                " .mcap files, `ros2 bag reindex` for a missing metadata.yaml.)"
+            ) from error
         self.start_ns = self._reader.start_time
         self.end_ns = max(self._reader.end_time, self.start_ns)
         return self
@@ -120,15 +130,25 @@ class Bag:
     ) -> Iterator[tuple[str, Any, int]]:
         """(source, message, time of recording in ns) in the order of recording, for the first `limit_s` s.
 
-        Raises BagError naming topic and time of a message that cannot be read.
+        A message that cannot be decoded comes as Damaged. Raises BagError naming the time from which on the
+        file itself cannot be read.
         """
         stop = None if limit_s is None else self.start_ns + round(limit_s * NS_PER_S)
-        for connection, time_ns, raw in self._reader.messages(connections, stop=stop):
+        rows = self._reader.messages(connections, stop=stop)
+        time_ns = self.start_ns
+        while True:
+            # rosbags has no common class for what damaged files and messages can raise.
+            try:
+                row = next(rows, None)
+            except Exception as error:
+                at = (time_ns - self.start_ns) / NS_PER_S
+                raise BagError(f"{self.path} cannot be read beyond {at:.3f} s: {error}") from error
+            if row is None:
+                return
+            connection, time_ns, raw = row
             try:
                 message = self._reader.deserialize(raw, connection.msgtype)
-            except Exception as error:  # rosbags has no common class for what a damaged message can raise
+            except Exception as error:
                 at = (time_ns - self.start_ns) / NS_PER_S
-                raise BagError(
-                    f"{self.path}: message on {connection.topic} at {at:.3f} s is damaged: {error}"
-                ) from error
+                message = Damaged(f"message on {connection.topic} at {at:.3f} s cannot be decoded: {error}")
             yield wanted[connection.topic][0], message, time_ns

@@ -12,6 +12,7 @@ there is not measured.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -24,7 +25,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from flashrt_ros.bag import Bag, BagError, wanted_topics
+from flashrt_ros.bag import Bag, BagError, Damaged, wanted_topics
 from flashrt_ros.bag_clock import PACERS, Pacer
 from flashrt_ros.chunk import decision_steps_consumed
 from flashrt_ros.decision import Decider
@@ -52,6 +53,7 @@ class Outcome:
     too_late: int  # chunks with every step in the past: the node publishes no trajectory for them
     warnings: Counter[str] = field(default_factory=Counter)  # kind → times told
     reasons: Counter[str] = field(default_factory=Counter)  # why a decision was not made → times
+    cut_off: str = ""  # why the rest of the recording could not be read
 
 
 class Replay:
@@ -74,6 +76,7 @@ class Replay:
         )
         self._warnings: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._damaged: Counter[str] = Counter()  # source → messages that could not be decoded
         self._not_ready_keys: tuple[str, ...] = ()
         self._heard: set[str] = set()
         self._start_ns = self._now_ns = self._next_sample_ns = self._next_frame_ns = 0
@@ -85,7 +88,11 @@ class Replay:
     def run(
         self, bag: Bag, namespace: str, remaps: dict[str, str], limit_s: float | None, progress: Progress
     ) -> Outcome:
-        """Feed the first `limit_s` seconds of an open bag (all of it: None). Raises BagError."""
+        """Feed the first `limit_s` seconds of an open bag (all of it: None).
+
+        Raises BagError where topics are missing. Where the file cannot be read to its end, the outcome is
+        that of the part before.
+        """
         config = self._config
         required = (*(camera.name for camera in config.cameras if camera.required), JOINT_STATES)
         wanted = wanted_topics(config, namespace, remaps)
@@ -96,17 +103,31 @@ class Replay:
         self._frame_period_ns = round(length_s / FRAMES * NS_PER_S)
         self._decider.flush()
         task = progress.add_task("replay", total=length_s, decisions=0)
-        for source, message, at_ns in bag.messages(wanted, connections, limit_s):
-            self._decide_until(at_ns)
-            self._now_ns = at_ns
-            self._ingest.put(source, message, at_ns)
-            if source == JOINT_STATES:
-                self._sample_joints(message, at_ns)
-            self._pace(source, at_ns, required)
-            progress.update(task, completed=self._t_s(at_ns), decisions=len(self._log.decisions))
+        cut_off = ""
+        messages = bag.messages(wanted, connections, limit_s)
+        try:
+            for source, message, at_ns in messages:
+                self._decide_until(at_ns)
+                self._now_ns = at_ns
+                self._take(source, message, at_ns, required)
+                progress.update(task, completed=self._t_s(at_ns), decisions=len(self._log.decisions))
+        except BagError as error:
+            cut_off, end_ns = str(error), self._now_ns
+            self._warn("cut off", cut_off)
         self._decide_until(end_ns + 1)
-        progress.update(task, completed=length_s, decisions=len(self._log.decisions))
-        return self._outcome(bag, wanted, end_ns)
+        progress.update(task, completed=self._t_s(end_ns), decisions=len(self._log.decisions))
+        return self._outcome(bag, wanted, end_ns, cut_off)
+
+    def _take(self, source: str, message: Any, at_ns: int, required: tuple[str, ...]) -> None:
+        if isinstance(message, Damaged):
+            self._damaged[source] += 1
+            if self._damaged[source] == 1:
+                self._warn("damaged", f"{source}: {message.problem}")
+            return
+        self._ingest.put(source, message, at_ns)
+        if source == JOINT_STATES:
+            self._sample_joints(message, at_ns)
+        self._pace(source, at_ns, required)
 
     def _t_s(self, at_ns: int) -> float:
         return (at_ns - self._start_ns) / NS_PER_S
@@ -118,7 +139,7 @@ class Replay:
         self._warnings[kind] += 1
         self._event(f"warning ({kind}): {text}")
         self._console.print(f"[yellow]warning ({kind})[/] at {self._t_s(self._now_ns):.2f} s: ", end="")
-        self._console.print(f"{text}. {EXPLANATIONS[kind]}", markup=False, highlight=False)
+        self._console.print(f"{text.rstrip('.')}. {EXPLANATIONS[kind]}", markup=False, highlight=False)
 
     def _pace(self, source: str, at_ns: int, required: tuple[str, ...]) -> None:
         self._heard.add(source)
@@ -193,11 +214,11 @@ class Replay:
                 positions[self._joint_index[name]] = position
         self._log.joint_samples.append((self._t_s(at_ns), positions))
 
-    def _outcome(self, bag: Bag, wanted: dict[str, tuple[str, str]], end_ns: int) -> Outcome:
+    def _outcome(self, bag: Bag, wanted: dict[str, tuple[str, str]], end_ns: int, cut_off: str) -> Outcome:
         topics = bag.topics()
         in_bag = {wanted[topic.name][0]: topic.count for topic in topics if topic.name in wanted}
         self._log.source_counts = {
-            source: {"in bag": in_bag.get(source, 0), **count_rows(counts)}
+            source: {"in bag": in_bag.get(source, 0), **count_rows(counts, self._damaged[source])}
             for source, counts in self._ingest.counts().items()
         }
         self._log.source_rates = self._ingest.rates_hz(self._now_ns)
@@ -214,11 +235,15 @@ class Replay:
             too_late=sum(record.steps_consumed >= len(record.actions) for record in self._log.decisions),
             warnings=self._warnings,
             reasons=self._reasons,
+            cut_off=cut_off,
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: decisions were made; 1: none was; 2: bag, parameters or checkpoint were refused."""
+    """0: decided; 1: no decision; 2: bag, parameters or checkpoint were refused, or a bag broke off.
+
+    What was decided before that is printed and reported all the same.
+    """
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=True)
     try:
@@ -238,6 +263,7 @@ def _main(options: argparse.Namespace, console: Console) -> int:
         replay = Replay(config, policy, console)
         policy.warm_up()
         console.print(f"  {policy.name} ready after {time.monotonic() - began:.1f} s", highlight=False)
+        _check_report(options.report)
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -251,8 +277,24 @@ def _main(options: argparse.Namespace, console: Console) -> int:
         outcome.log.facts = _facts(bag, config, policy.name, outcome)
         policy.close()
     print_result(console, outcome)
-    console.print(f"report: {write_report(outcome.log, options.report)}", highlight=False)
+    try:
+        report = write_report(outcome.log, options.report)
+    except OSError as error:  # a disk that is full
+        raise ConfigError(f"cannot write the report: {error}") from error
+    console.print(f"report: {report}", markup=False, highlight=False)
+    if outcome.cut_off:
+        raise BagError(outcome.cut_off)
     return 0 if outcome.log.decisions else 1
+
+
+def _check_report(folder: Path) -> None:
+    """Before an hour of replay, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write the report (--report): {error}") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"cannot write the report (--report): no permission to write into {folder}")
 
 
 def _config(options: argparse.Namespace) -> NodeConfig:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EXPLANATIONS: Final = {
     "malformed": "Such frames are dropped; the last good one serves while it is fresh.",
     "encoding": "Every image of this camera is dropped.",
+    "damaged": "Such messages are dropped and counted as malformed.",
+    "cut off": "What came before it is reported.",
     "stamp": "With stamp_source: auto its arrival time would be used.",
     "zero stamp": "Ages of this source are counted from arrival.",
     "future stamp": "Ages of this source are counted from arrival.",
@@ -29,18 +31,21 @@ EXPLANATIONS: Final = {
     "non_finite": "The positions before it serve while they are fresh.",
     "clock jump": "Decisions continue with what comes now.",
 }
-"""Kind of a warning of `Ingest` → what it means for the run."""
+"""Kind of a warning of `Ingest` or of the replay itself → what it means for the run."""
 
 
-def count_rows(counts: SourceCounts) -> dict[str, int]:
-    """received = used + skipped + malformed + dropped; what waits at the end of the bag was skipped."""
+def count_rows(counts: SourceCounts, damaged: int = 0) -> dict[str, int]:
+    """received = used + skipped + malformed + dropped; what waits at the end of the bag was skipped.
+
+    damaged: messages that could not be decoded and never reached the ingest; they count as malformed.
+    """
     dropped = dict(counts.dropped)
     malformed = dropped.pop("malformed", 0)
     return {
-        "received": counts.received,
+        "received": counts.received + damaged,
         "used": counts.used,
         "skipped": counts.skipped + counts.waiting,
-        "malformed": malformed,
+        "malformed": malformed + damaged,
         "dropped": sum(dropped.values()),
     }
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterable
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,12 @@ import pytest
 import yaml
 from rich.console import Console
 from rich.progress import Progress
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.highlevel import AnyReader
+from rosbags.rosbag2 import ReaderError, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import Bag, BagError
-from flashrt_ros.bag_clock import CameraPacer, FreePacer, Pacer, TimerPacer
+from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameters import NodeConfig, load_parameter_file
 from flashrt_ros.replay import Outcome, Replay, main
 
@@ -323,6 +326,61 @@ def test_what_cannot_be_used_is_named(
     assert not list(tmp_path.glob("report*"))
 
 
+def test_message_that_cannot_be_decoded_is_counted(tmp_path: Path) -> None:
+    """One bad message of a long recording must not cost the result of all others."""
+    bag = write_bag(tmp_path, recording(), "sqlite3")
+    with sqlite3.connect(next(bag.glob("*.db3"))) as database:
+        query = (
+            "SELECT m.id FROM messages m JOIN topics t ON t.id = m.topic_id WHERE t.name = ? ORDER BY m.id"
+        )
+        for topic, count in (("/joint_states", 3), ("/wrist/image_raw/compressed", 1)):
+            for (row,) in database.execute(query, (topic,)).fetchall()[-count:]:
+                database.execute("UPDATE messages SET data = substr(data, 1, 40) WHERE id = ?", (row,))
+    outcome = replay(bag, StubPolicy())
+    counts = outcome.log.source_counts
+    assert outcome.warnings["damaged"] == 2  # once per source
+    assert [counts[source]["malformed"] for source in ("top", "wrist", JOINT_STATES)] == [1, 1, 3]
+    for source, row in counts.items():
+        assert row["received"] == row["in bag"], source
+        assert row["received"] == row["used"] + row["skipped"] + row["malformed"] + row["dropped"], source
+    assert outcome.cut_off == ""
+    assert len(outcome.log.decisions) == 10
+
+
+def test_recording_that_breaks_off_is_reported_up_to_there(
+    tmp_path: Path,
+    stub_policy: StubPolicy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was decided before the damage is not lost, and the exit code does not claim success."""
+    whole = AnyReader.messages
+
+    def broken(reader: AnyReader, *arguments: Any, **options: Any) -> Any:
+        yield from islice(whole(reader, *arguments, **options), 60)
+        raise ReaderError("chunk is damaged")
+
+    monkeypatch.setattr(AnyReader, "messages", broken)
+    bag = write_bag(tmp_path, recording())
+    assert main(arguments(tmp_path, bag)) == 2
+    printed = capsys.readouterr().out
+    assert "error:" in printed
+    assert "cannot be read beyond 0.650 s: chunk is damaged" in printed
+    run = json.loads((tmp_path / "report_bag_mcap" / "run.json").read_text())
+    assert len(run["decisions"]) == len(stub_policy.states) == 7
+
+
+def test_report_that_cannot_be_written_stops_before_the_replay(
+    tmp_path: Path, stub_policy: StubPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After an hour of replay it would be too late to learn it."""
+    (tmp_path / "file").write_text("")
+    bag = write_bag(tmp_path, recording(100))
+    assert main([*arguments(tmp_path, bag), "--report", str(tmp_path / "file" / "report")]) == 2
+    assert "cannot write the report (--report)" in capsys.readouterr().out
+    assert stub_policy.states == []
+
+
 def test_unitree_g1_file_describes_its_recording() -> None:
     """The shipped file is complete but for the checkpoint: 26 joints, the JPEG head camera, the task."""
     config = NodeConfig.from_dict(
@@ -335,47 +393,3 @@ def test_unitree_g1_file_describes_its_recording() -> None:
     assert len([name for name in config.joint_names if "hand" in name]) == 12
     assert config.action_rate_hz == 30.0
     assert config.instruction == "Pick up the yellow bottle on the table."
-
-
-CONFIG = NodeConfig.from_dict(
-    {"checkpoint": "x", **parameters(trigger="camera", trigger_camera="top", decision_rate=10.0)}
-)
-
-
-def due(pacer: Pacer) -> int | None:
-    return pacer.due_ns
-
-
-def test_timer_pacer_keeps_its_grid() -> None:
-    """One late decision does not shift the following ones."""
-    pacer = TimerPacer(CONFIG, T0)
-    assert due(pacer) == T0
-    pacer.decided(T0, T0 + 30 * MS, made=True)
-    assert (pacer.due_ns, pacer.missed) == (T0 + 100 * MS, 0)
-    pacer.decided(T0 + 100 * MS, T0 + 350 * MS, made=True)
-    assert (pacer.due_ns, pacer.missed) == (T0 + 400 * MS, 2)
-
-
-def test_camera_pacer_waits_for_images_and_for_itself() -> None:
-    """Images during a decision make one more, begun when the policy is free."""
-    pacer = CameraPacer(CONFIG, T0)
-    pacer.arrived("wrist", T0)
-    assert due(pacer) is None
-    pacer.arrived("top", T0 + MS)
-    assert due(pacer) == T0 + MS
-    pacer.decided(T0 + MS, T0 + 90 * MS, made=True)
-    assert due(pacer) is None
-    pacer.arrived("top", T0 + 50 * MS)
-    pacer.arrived("top", T0 + 80 * MS)
-    assert due(pacer) == T0 + 90 * MS
-
-
-def test_free_pacer_runs_on_and_waits_without_input() -> None:
-    """Back to back while there is input, else at the next message: no endless loop on a silent bag."""
-    pacer = FreePacer(CONFIG, T0)
-    pacer.decided(T0, T0 + 20 * MS, made=True)
-    assert due(pacer) == T0 + 20 * MS
-    pacer.decided(T0 + 20 * MS, T0 + 20 * MS, made=False)
-    assert due(pacer) is None
-    pacer.arrived("wrist", T0 + 60 * MS)
-    assert due(pacer) == T0 + 60 * MS
