@@ -157,11 +157,15 @@ def _prepare_compressed(message: Any, camera: CameraConfig) -> tuple[Convert, st
 
 def _decompress(message: Any, camera: CameraConfig, length: int, exchanged: bool) -> RawImage:
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION  # the policy was trained on pixels as stored
-    pixels = cv2.imdecode(_as_bytes(message.data), flags) if length else None  # [h, w, 3]
+    why = ""
+    try:
+        pixels = cv2.imdecode(_as_bytes(message.data), flags) if length else None  # [h, w, 3]
+    except cv2.error as error:  # a header that promises gigapixels
+        pixels, why = None, f": {error.err}"
     if pixels is None:
         raise MalformedImage(
             f"camera '{camera.name}' on {camera.topic}: the {length} bytes of an image with format "
-            f"'{message.format}' cannot be decoded"
+            f"'{message.format}' cannot be decoded{why}"
         )
     return _from_bgr(pixels, camera, exchanged)
 

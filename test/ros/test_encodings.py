@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+import zlib
 from array import array
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -228,6 +230,18 @@ def test_R2_undecodable_image_is_malformed(data: bytes) -> None:
     """A truncated network packet is dropped, it does not end the node."""
     message = SimpleNamespace(format="jpeg", data=data)
     with pytest.raises(MalformedImage, match=rf"'front' on front/image_raw: the {len(data)} bytes.*'jpeg'"):
+        convert(message, transport="compressed")
+
+
+def test_R2_compressed_image_that_promises_gigapixels_is_malformed() -> None:
+    """One broken header must not be a fatal error of the policy: OpenCV raises here instead of refusing."""
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(99))), (b"IEND", b"")):
+        data += struct.pack(">I", len(content)) + kind + content
+        data += struct.pack(">I", zlib.crc32(kind + content))
+    message = SimpleNamespace(format="png", data=data)
+    with pytest.raises(MalformedImage, match=r"'png' cannot be decoded"):
         convert(message, transport="compressed")
 
 
