@@ -58,6 +58,7 @@ class _Source:
         self.last_message: Any = None
         self.last_arrival_ns: int | None = None
         self.last_problem = ""
+        self.problem_ns: int | None = None  # when it happened
 
     def is_new(self, message: Any) -> bool:
         """A source that is asked for its newest message may hand over the same one twice."""
@@ -67,6 +68,14 @@ class _Source:
         self.received += 1
         self.last_message, self.last_arrival_ns = message, arrival_ns
         self.rate.add(arrival_ns)
+
+    def drop(self, kind: str, problem: str, now_ns: int) -> None:
+        self.dropped[kind] += 1
+        self.last_problem, self.problem_ns = problem, now_ns
+
+    def still_dropping(self, now_ns: int, max_age: float) -> bool:
+        """Whether messages come and are dropped: to call that silence would send somebody to the cables."""
+        return self.problem_ns is not None and now_ns - self.problem_ns <= max_age * NS_PER_S
 
     def counts(self, waiting: int) -> SourceCounts:
         skipped = self.received - self.used - waiting - self.dropped.total()
@@ -99,6 +108,10 @@ class _Camera(_Source):
             last = f"; {self.last_problem}" if self.last_problem else " since the last reset"
             return [(f"{self.where}: no usable image{last}", f"{name}: no usable image")]
         why = too_old(sample.stamp_ns, sample.arrival_ns, now_ns, self.config.max_age)
+        if why and self.still_dropping(now_ns, self.config.max_age):
+            last = (now_ns - sample.arrival_ns) / NS_PER_S
+            text = f"{self.where}: no usable image for {last:.2f} s; {self.last_problem}"
+            return [(text, f"{name}: no usable image")]
         return [(f"{self.where} {why}", f"{name}: {why.partition(':')[0]}")] if why else []
 
 
@@ -107,7 +120,8 @@ class _Joints(_Source):
 
     def __init__(self, config: NodeConfig) -> None:
         super().__init__()
-        self.tracker = JointTracker(config.joints, config.joint_max_age)
+        self.max_age = config.joint_max_age
+        self.tracker = JointTracker(config.joints, self.max_age)
         self.seen_by_decisions: set[int] = set()
 
     def waiting(self) -> int:
@@ -116,6 +130,12 @@ class _Joints(_Source):
     def clear(self) -> None:
         self.dropped["flushed"] += self.waiting()
         self.tracker.clear()
+
+    def reasons(self, now_ns: int) -> list[Reason]:
+        reasons = self.tracker.reasons(now_ns)
+        if reasons and self.still_dropping(now_ns, self.max_age):
+            reasons.append((self.last_problem, "messages dropped"))
+        return reasons
 
     def mark_used(self) -> None:
         numbers = self.tracker.message_numbers()
@@ -198,9 +218,7 @@ class Ingest:
         return stamp
 
     def _drop(self, source: str, kind: str, problem: str, now_ns: int) -> None:
-        entry = self._sources[source]
-        entry.dropped[kind] += 1
-        entry.last_problem = problem
+        self._sources[source].drop(kind, problem, now_ns)
         self._warnings.fault(source, kind, problem, now_ns)
 
     def _tell_once(self, source: str, text: str) -> None:
@@ -224,7 +242,7 @@ class Ingest:
             return _not_ready(reasons) if reasons else self._observation(now_ns)
 
     def _reasons(self, now_ns: int, converted: bool) -> list[Reason]:
-        reasons = self._joints.tracker.reasons(now_ns)
+        reasons = self._joints.reasons(now_ns)
         for camera in self._cameras.values():
             if camera.config.required:
                 sample = camera.good if converted else camera.newest or camera.good
@@ -292,7 +310,7 @@ class Ingest:
         for entry in self._sources.values():
             entry.clear()
             entry.rate.clear()
-            entry.last_arrival_ns = None
+            entry.last_arrival_ns = entry.problem_ns = None
 
     def flush(self) -> None:
         """Forget every sample; counters stay."""

@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import rclpy
@@ -58,6 +59,7 @@ class PolicyNode(LifecycleNode):
         self._cancelled = cancelled
         self._undo = ExitStack()
         self._active = False
+        self._beat_error = ""
         self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
@@ -122,7 +124,7 @@ class PolicyNode(LifecycleNode):
         self._step("configure 5/6: publishers and the decision thread")
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(config, warn=self._warn, info=self._info)
+        ingest = Ingest(self._with_full_topics(config), warn=self._warn, info=self._info)
         inputs = Inputs(self, config, ingest)
         decider = Decider(policy, ingest, config, pull=inputs.pull)
         thread = DecisionThread(
@@ -134,6 +136,11 @@ class PolicyNode(LifecycleNode):
             on_skip=self._on_skip,
         )
         return Running(config, policy, ingest, inputs, outputs, decider, thread)
+
+    def _with_full_topics(self, config: NodeConfig) -> NodeConfig:
+        """What the ingest says of a camera names the topic that it is remapped to."""
+        cameras = (replace(camera, topic=self.resolve_topic_name(camera.topic)) for camera in config.cameras)
+        return replace(config, cameras=tuple(cameras))
 
     def _listen(self, running: Running, undo: ExitStack) -> None:
         self._step("configure 6/6: subscriptions")
@@ -265,7 +272,10 @@ class PolicyNode(LifecycleNode):
         self._diagnostics.publish(message)
 
     def _on_beat_error(self, error: Exception) -> None:
-        self.get_logger().error("diagnostics failed\n" + "".join(traceback.format_exception(error)))
+        text = "".join(traceback.format_exception(error))
+        if text != self._beat_error:  # not every second
+            self._beat_error = text
+            self.get_logger().error(f"diagnostics failed\n{text}")
 
     # ---- the process ----
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -169,6 +170,27 @@ def test_R2_malformed_frames_are_dropped_with_one_warning() -> None:
     for word in ("front/image_raw", "rgb8", "2x2", "step 3", "12 bytes"):
         assert word in text
     assert "stopped" in str(rig.refused(T0 + 2 * S))
+
+
+def test_refused_messages_are_not_called_silence() -> None:
+    """A camera whose every frame is refused, and joints that are all NaN, must not send anybody to the
+    cables."""
+    rig = Rig()
+    rig.fill(T0)
+    rig.seen(T0 + MS)
+    late = T0 + S
+    rig.put("front", image(late, step=3), late)
+    rig.put("wrist", image(late), late)
+    rig.put("joint_states", joints(late, "ab", math.nan, 0.0), late)
+    missing = rig.refused(late + MS)
+    assert missing.keys == ("old", "messages dropped", "front: no usable image")
+    assert "a = nan" in missing.reasons[1]
+    assert "for 1.00 s" in missing.reasons[2]
+    assert "step 3" in missing.reasons[2]
+    rig.put("front", image(late + 2 * MS), late + 2 * MS)
+    rig.put("joint_states", joints(late + 2 * MS), late + 2 * MS)
+    rig.seen(late + 3 * MS)
+    assert "stopped" in str(rig.refused(late + 2 * S))
 
 
 def test_R2_undecodable_jpeg_falls_back_to_the_last_good_one() -> None:

@@ -140,7 +140,7 @@ def test_R61_two_robots_in_two_namespaces(tmp_path: Path) -> None:
             namespace="/right",
             remaps={"top/image_raw": "overhead/color/image_raw"},
             module=stub,
-        ),
+        ) as right_node,
         Robot("/left", {"top": "top/image_raw"}) as left,
         Robot("/right", {"top": "overhead/color/image_raw"}) as right,
     ):
@@ -149,6 +149,7 @@ def test_R61_two_robots_in_two_namespaces(tmp_path: Path) -> None:
         right.bring_up()
         assert chunk_array(left.new_chunks(3)[-1])[0, 0] == 0.0
         assert chunk_array(right.new_chunks(3)[-1])[0, 0] == 7.0
+        assert "camera 'top' on /right/overhead/color/image_raw" in right_node.log
         assert left.change("deactivate")
         assert left.is_silent()
         right.new_chunks(2)

@@ -293,6 +293,14 @@ def test_diagnostics_survive_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for("a beat after the failure", lambda: failures and robot.statuses)
 
 
+def test_a_defect_of_the_diagnostics_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """A traceback every second buries what else the node has to say."""
+    with NodeThread(Loader(), parameters()) as thread:
+        for _ in range(3):
+            thread.node._on_beat_error(KeyError("defect"))
+    assert capfd.readouterr().err.count("diagnostics failed") == 1
+
+
 def test_R25_incompatible_publisher_is_an_error_before_anything_moves() -> None:
     """A camera that is matched by name and delivers nothing looks like a broken driver; it is one line of
     QoS."""
