@@ -144,12 +144,11 @@ class Policy:
     def warm_up(self, progress: Callable[[str], None] | None = None) -> None:
         """Decide once through the largest graph, which touches every weight and the whole arena."""
         self._check_open()
-        height, width = self._checkpoint.config.image_resolution
-        image = np.zeros((height, width, 3), np.uint8)
+        image = RawImage(bytes(1), 1, 1, 0, "mono8")  # fits below any max_image_bytes
         graph = self._graphs[max(self._graphs)]
         self._last = None  # its pictures lie in the arena that is written now
         start = time.perf_counter()
-        images = {slot: RawImage.from_array(image) for slot in self.bound}
+        images = dict.fromkeys(self.bound, image)
         self._write_images(graph, images)
         self._model.write_prompt(graph, [self._checkpoint.tokenizer.bos_id], len(images))
         self._model.write_base(graph, np.zeros(self.state_dim, np.float32))

@@ -149,6 +149,15 @@ def test_image_limit_can_be_raised() -> None:
     assert act(large, {TOP: np.zeros((2000, 2000, 3), np.uint8)}).shape == (6, 5)
 
 
+def test_image_limit_can_be_small() -> None:
+    """A policy for one small grey camera needs no megabytes of input buffers."""
+    small = load(max_image_bytes=64)
+    small.warm_up()
+    assert act(small, {TOP: RawImage(bytes(64), 8, 8, 0, "mono8")}).shape == (6, 5)
+    with pytest.raises(ObservationError, match="8×8 rgb8, 192 bytes; the limit is 64 bytes"):
+        act(small, {TOP: np.zeros((8, 8, 3), np.uint8)})
+
+
 def test_R4_model_images_show_what_the_model_saw(policy: Policy) -> None:
     """The debug topic must show the resized, padded picture under the slot's name."""
     image = np.zeros((40, 64, 3), np.uint8)
