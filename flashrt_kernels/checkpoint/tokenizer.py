@@ -74,7 +74,8 @@ def _from_json(path: Path) -> Tokenizer:
     tokenizer.encode_special_tokens = True
     # Every prompt holds another state: the cache of whole prompts would never hit, and its small blocks
     # fragment the heap (136 MB in 2,000 decisions).
-    tokenizer.model._resize_cache(0)
+    if isinstance(tokenizer.model, tokenizers.models.BPE | tokenizers.models.Unigram):
+        tokenizer.model._resize_cache(0)
     special = {}
     for role, token in _special_tokens(path).items():
         token_id = tokenizer.token_to_id(token)

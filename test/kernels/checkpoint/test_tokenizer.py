@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -108,6 +109,14 @@ def test_R59_unreadable_tokenizer_is_named(tmp_path: Path, name: str, data: byte
     (tmp_path / name).write_bytes(data)
     with pytest.raises(CheckpointError, match=name):
         load_lerobot(FIXTURE, tmp_path)
+
+
+def test_tokenizer_of_another_kind_of_model_is_read(tmp_path: Path) -> None:
+    """Only some kinds have a cache to switch off."""
+    words = {token: i for i, token in enumerate(("<pad>", "<eos>", "<bos>", "go"))}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<pad>"))
+    made.save(str(tmp_path / "tokenizer.json"))
+    assert load_tokenizer(tmp_path / "tokenizer.json").encode("go") == [2, 3]
 
 
 def test_padding_and_truncation_of_the_file_are_ignored(folder: Folder) -> None:
