@@ -109,8 +109,8 @@ class _Camera(_Source):
             return [(f"{self.where}: no usable image{last}", f"{name}: no usable image")]
         why = too_old(sample.stamp_ns, sample.arrival_ns, now_ns, self.config.max_age)
         if why and self.still_dropping(now_ns, self.config.max_age):
-            last = (now_ns - sample.arrival_ns) / NS_PER_S
-            text = f"{self.where}: no usable image for {last:.2f} s; {self.last_problem}"
+            gap_s = (now_ns - sample.arrival_ns) / NS_PER_S
+            text = f"{self.where}: no usable image for {gap_s:.2f} s; {self.last_problem}"
             return [(text, f"{name}: no usable image")]
         return [(f"{self.where} {why}", f"{name}: {why.partition(':')[0]}")] if why else []
 
