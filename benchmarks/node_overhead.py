@@ -108,8 +108,8 @@ def measure(decisions: int, policy_ms: float, rate_hz: float) -> Record:
         record.settings["received_hz"] = rates
         record.settings["missed_deadlines"] = live.running.thread.missed
         live.node.trigger_deactivate()
-    overhead = record.add("overhead of a decision, ms", probe.overhead_ms[WARM_UP:])
-    record.add("of it ingest (take + convert, all sources), ms", probe.ingest_ms[WARM_UP:])
+    overhead = record.add("overhead of a decision, ms", probe.overhead_ms[WARM_UP:wanted])
+    record.add("of it ingest (take + convert, all sources), ms", probe.ingest_ms[WARM_UP:wanted])
     for quantity in sorted(probe.values):
         record.add(quantity, probe.values[quantity][WARM_UP:])
     record.targets = [
