@@ -59,7 +59,8 @@ def load_policy(
     num_inference_steps: denoising steps; None is the checkpoint's own.
     max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
 
-    Raises CheckpointError naming file and key, or the option that cannot be used.
+    Logs what the checkpoint's files contradict each other in. Raises CheckpointError naming file and key, or
+    the option that cannot be used.
     """
     if device not in DEVICES:
         known = ", ".join(DEVICES)
@@ -74,6 +75,8 @@ def load_policy(
     for name, value in (("num_inference_steps", steps), ("max_image_bytes", max_image_bytes)):
         if type(value) is not int or value < 1:
             raise CheckpointError(f"{name}={value!r}; expected an integer of at least 1")
+    for note in checkpoint.notes:
+        log.warning("%s: %s", folder, note)
     model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps)
     return Policy(checkpoint, model, device, max_image_bytes)
 

@@ -85,6 +85,12 @@ def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Pro
     pre = _read_steps(folder / PREPROCESSOR_FILE, rules.pre)
     post = _read_steps(folder / POSTPROCESSOR_FILE, rules.post)
     notes: list[str] = []
+    if "relative_actions_processor" not in pre and config.state_dim < config.max_state_dim:
+        notes.append(
+            f"{PREPROCESSOR_FILE}: no relative_actions_processor, so LeRobot 0.4 wrote it; if 0.4 also "
+            f"trained the policy, its prompts held the state padded to {config.max_state_dim} numbers, ours "
+            f"hold {config.state_dim}: expect worse actions"
+        )
     mask, names = _relative_actions(pre, post, config, notes)
     return Processors(
         state_norm=_state_normaliser(folder, pre["normalizer_processor"], config, notes),

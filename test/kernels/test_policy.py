@@ -2,12 +2,15 @@
 """The public API: names, limits, seeds and what a decision leaves behind."""
 
 import gc
+import shutil
 import subprocess
 import sys
 import tracemalloc
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,7 +99,9 @@ def test_R27_missing_camera_is_masked_as_in_training() -> None:
 def test_bound_policy_refuses_other_cameras() -> None:
     """What was planned away cannot be seen."""
     policy = load()
+    act(policy)
     policy.bind(["video.wrist", "top"])
+    assert policy.model_images() == {}  # the last decision went with the old graphs and their arena
     assert policy.bound == (TOP, WRIST)
     assert f"camera: {EXTRA} (not bound: masked)" in policy.describe()
     with pytest.raises(ObservationError, match=f"camera 'extra' is not among the bound ones: {TOP}, {WRIST}"):
@@ -206,6 +211,19 @@ def test_option_that_cannot_be_used_is_refused(case: str) -> None:
         load_policy(**({"folder": TINY, "tokenizer": TOKENIZER} | options))
 
 
+def test_contradictions_of_the_checkpoint_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody calls describe() on a robot; a note that only it shows is never read."""
+    folder = shutil.copytree(TINY, tmp_path / "tiny")
+    file = folder / "policy_preprocessor.json"
+    file.write_text(file.read_text().replace('"max_length": 48', '"max_length": 40'))
+    load_policy(folder, tokenizer=TOKENIZER)
+    (record,) = caplog.records
+    assert "max_length = 40 is used, not tokenizer_max_length = 48" in record.getMessage()
+    assert str(folder) in record.getMessage()
+
+
 def test_unknown_policy_type_lists_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of another policy must not be run as Pi0.5."""
     monkeypatch.setattr("flashrt_kernels.policy.MODELS", {"other": MODELS["pi05"]})
@@ -253,6 +271,16 @@ def test_closed_policy_says_so() -> None:
     for use in (lambda: act(policy), bind, policy.describe, policy.warm_up, lambda: policy.marks):
         with pytest.raises(RuntimeError, match="policy pi05 is closed"):
             use()
+
+
+def test_closing_frees_the_weights() -> None:
+    """`cleanup` and `configure` again, for another checkpoint: two full-size ones do not fit."""
+    policy = load()
+    act(policy)
+    held = [weakref.ref(tensor) for tensor in policy._model.weights.tensors.values()]
+    policy.close()
+    gc.collect()
+    assert [ref for ref in held if ref() is not None] == []
 
 
 def test_importing_the_package_is_light() -> None:

@@ -79,7 +79,11 @@ def test_steps_of_lerobot_04_load(folder: Folder) -> None:
     folder.edit_json(POST, "steps", 1, value=REMOVED)
     for field in ("use_relative_actions", "relative_exclude_joints", "action_feature_names"):
         folder.edit_json(CONFIG, field, value=REMOVED)
-    assert load_lerobot(folder.path).relative_action_mask is None
+    loaded = load_lerobot(folder.path)
+    assert loaded.relative_action_mask is None
+    (note,) = loaded.notes
+    assert "LeRobot 0.4" in note  # whose training wrote another prompt
+    assert "padded to 8 numbers, ours hold 5" in note
 
 
 def test_state_file_is_followed_not_its_usual_name(folder: Folder) -> None:
