@@ -60,7 +60,9 @@ class Record:
         facts = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "versions": versions()}
         targets = [asdict(target) | {"reached": target.reached} for target in self.targets]
         content = {"benchmark": self.benchmark, **facts, "settings": self.settings, "rows": self.rows}
-        path.write_text(json.dumps(content | {"targets": targets}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(content | {"targets": targets}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         return path
 
     def show(self) -> None:
@@ -88,7 +90,12 @@ def machine() -> dict[str, Any]:
     """Hardware of this computer, by what matters for these numbers."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0))
-    return {"cpu": cpu_name(), "cores": cores, "memory_gb": round(memory / 1e9, 1), "os": platform.platform()}
+    return {
+        "cpu": cpu_name(),
+        "cores": cores,
+        "memory_gb": round(memory / 1e9, 1),
+        "os": platform.freedesktop_os_release()["PRETTY_NAME"],
+    }
 
 
 def versions() -> dict[str, str]:
