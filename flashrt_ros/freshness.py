@@ -89,5 +89,5 @@ class EdgeWarnings:
     def fault(self, source: str, kind: str, text: str, now_ns: int) -> None:
         last_ns = self._last_ns.get((source, kind))
         self._last_ns[source, kind] = now_ns
-        if last_ns is None or not 0 <= now_ns - last_ns < QUIET_NS:
+        if last_ns is None or abs(now_ns - last_ns) >= QUIET_NS:
             self._warn(kind, text)

@@ -24,12 +24,28 @@ from flashrt_ros.sources import JOINT_DEPTH, Source, open_source
 CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage}
 
 
+def simulated_arrival_ns(received_ns: int, before: tuple[int, int], now: tuple[int, int]) -> int:
+    """Simulated time at wall-clock time `received_ns`, from two readings (wall ns, simulated ns) of the clocks.
+
+    A simulator runs slower or faster than the wall clock, or stands still, so between two readings the time
+    is interpolated. Where the clock went back only the newer reading counts.
+    """
+    (wall_0, simulated_0), (wall, simulated) = before, now
+    shifted_ns = received_ns - wall + simulated
+    if wall_0 >= wall or simulated_0 > simulated:
+        return shifted_ns
+    share = min(1.0, max(0.0, (received_ns - wall_0) / (wall - wall_0)))
+    # After a jump forward the distance to now is the better guess.
+    return max(simulated_0 + round(share * (simulated - simulated_0)), min(shifted_ns, simulated))
+
+
 class Inputs:
     """The cameras and joint states of `config`, pulled into `ingest` when somebody wants to look."""
 
     def __init__(self, node: Node, config: NodeConfig, ingest: Ingest) -> None:
         self.sources: dict[str, Source] = {}
         self._node, self._config, self._ingest = node, config, ingest
+        self._readings: dict[str, tuple[int, int]] = {}  # of wall and simulated time at the last pull
 
     def open(self, on_trigger: Callable[[], None], *, on_demand: bool = True) -> None:
         """Subscribe to every source; `on_trigger` is called (executor's thread) at each image of the trigger
@@ -54,24 +70,26 @@ class Inputs:
         """Move what has arrived into the ingest, with its time of arrival on the node's clock."""
         for name, source in self.sources.items():
             samples = source.drain()
-            offset_ns = self._clock_offset_ns()
-            if offset_ns is None:
+            arrival_ns = self._arrivals(name)
+            if arrival_ns is None:
                 continue
             for message, received_ns in samples:
-                self._ingest.put(name, message, received_ns + offset_ns)
+                self._ingest.put(name, message, arrival_ns(received_ns))
 
-    def _clock_offset_ns(self) -> int | None:
-        """Node's clock − the middleware's wall clock; None before the first /clock, when no message has an
-        age.
+    def _arrivals(self, source: str) -> Callable[[int], int] | None:
+        """Middleware's wall clock → node's clock; None before the first /clock, when no message has an age.
 
         They are one clock unless time is simulated; the distance is not measured then, because a thread that
         is stalled between two readings would measure its own stall.
         """
         clock = cast(ROSClock, self._node.get_clock())
         if not clock.ros_time_is_active:
-            return 0
-        wall_ns, now_ns = time.time_ns(), int(clock.now().nanoseconds)
-        return now_ns - wall_ns if now_ns > 0 else None
+            return lambda received_ns: received_ns
+        reading = (time.time_ns(), int(clock.now().nanoseconds))
+        if reading[1] <= 0:
+            return None
+        before, self._readings[source] = self._readings.get(source, reading), reading
+        return lambda received_ns: simulated_arrival_ns(received_ns, before, reading)
 
     def close(self) -> None:
         """Destroy the subscriptions."""
