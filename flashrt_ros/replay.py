@@ -78,6 +78,7 @@ class Replay:
         self._reasons: Counter[str] = Counter()
         self._damaged: Counter[str] = Counter()  # source → messages that could not be decoded
         self._not_ready_keys: tuple[str, ...] = ()
+        self._told: set[tuple[str, ...]] = set()
         self._heard: set[str] = set()
         self._start_ns = self._now_ns = self._next_sample_ns = self._next_frame_ns = 0
         self._first_decision_ns: int | None = None
@@ -196,9 +197,12 @@ class Replay:
                 self._event(f"decision rejected: {outcome.reason}")
             return
         self._reasons.update(outcome.keys)
-        if outcome.keys != self._not_ready_keys:
-            self._not_ready_keys = outcome.keys
-            self._event(f"not ready: {outcome}")
+        if outcome.keys == self._not_ready_keys:
+            return
+        self._not_ready_keys = outcome.keys
+        self._event(f"not ready: {outcome}")
+        if outcome.keys not in self._told:  # a source that comes and goes would fill the screen
+            self._told.add(outcome.keys)
             self._console.print(
                 f"not ready at {self._t_s(self._now_ns):.2f} s: {outcome}", markup=False, highlight=False
             )

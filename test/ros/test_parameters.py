@@ -256,3 +256,17 @@ def test_missing_parameter_file_is_named(tmp_path: Path) -> None:
     """A typing error in the path is told as such."""
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         load_parameter_file(tmp_path / "nowhere.yaml")
+
+
+def test_unitree_g1_file_describes_its_recording() -> None:
+    """The shipped file is complete but for the checkpoint: 26 joints, the JPEG head camera, the task."""
+    config = NodeConfig.from_dict(
+        {**load_parameter_file(ROOT / "config" / "unitree_g1.yaml"), "checkpoint": "x"}
+    )
+    (head,) = config.cameras
+    assert (head.name, head.slot, head.transport) == ("head", "head", "compressed")
+    assert head.topic == "head_camera/color/image_raw/compressed"
+    assert len(config.joints) == 26
+    assert len([name for name in config.joint_names if "hand" in name]) == 12
+    assert config.action_rate_hz == 30.0
+    assert config.instruction == "Pick up the yellow bottle on the table."

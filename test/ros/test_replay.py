@@ -25,7 +25,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import Bag, BagError
 from flashrt_ros.observation import JOINT_STATES
-from flashrt_ros.parameters import NodeConfig, load_parameter_file
+from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.replay import Outcome, Replay, main
 
 ROOT = Path(__file__).parents[2]
@@ -347,6 +347,18 @@ def test_message_that_cannot_be_decoded_is_counted(tmp_path: Path) -> None:
     assert len(outcome.log.decisions) == 10
 
 
+def test_source_that_comes_and_goes_is_told_once(
+    tmp_path: Path, stub_policy: StubPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An hour of a flapping camera must not bury the result under thousands of lines."""
+    messages = [m for m in recording(4000) if "wrist" not in m[1] or m[0] % 1000 < 200]
+    bag = write_bag(tmp_path, messages)
+    assert main(arguments(tmp_path, bag)) == 0
+    assert capsys.readouterr().out.count("not ready at") == 1
+    run = json.loads((tmp_path / "report_bag_mcap" / "run.json").read_text())
+    assert sum("not ready" in text for _, text in run["events"]) == 4  # the report has them all
+
+
 def test_recording_that_breaks_off_is_reported_up_to_there(
     tmp_path: Path,
     stub_policy: StubPolicy,
@@ -379,17 +391,3 @@ def test_report_that_cannot_be_written_stops_before_the_replay(
     assert main([*arguments(tmp_path, bag), "--report", str(tmp_path / "file" / "report")]) == 2
     assert "cannot write the report (--report)" in capsys.readouterr().out
     assert stub_policy.states == []
-
-
-def test_unitree_g1_file_describes_its_recording() -> None:
-    """The shipped file is complete but for the checkpoint: 26 joints, the JPEG head camera, the task."""
-    config = NodeConfig.from_dict(
-        {**load_parameter_file(ROOT / "config" / "unitree_g1.yaml"), "checkpoint": "x"}
-    )
-    (head,) = config.cameras
-    assert (head.name, head.slot, head.transport) == ("head", "head", "compressed")
-    assert head.topic == "head_camera/color/image_raw/compressed"
-    assert len(config.joints) == 26
-    assert len([name for name in config.joint_names if "hand" in name]) == 12
-    assert config.action_rate_hz == 30.0
-    assert config.instruction == "Pick up the yellow bottle on the table."
