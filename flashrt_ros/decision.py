@@ -99,6 +99,7 @@ class Decider:
         with self._lock:
             self._ingest.flush()
             self._new_epoch()
+            self.rate.clear()  # the pause before the next decision says nothing about their rate
 
     def _new_epoch(self) -> None:
         """After a flush the robot stands still, or does not do what we think it does."""

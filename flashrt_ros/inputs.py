@@ -25,7 +25,7 @@ CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage}
 
 
 def simulated_arrival_ns(received_ns: int, before: tuple[int, int], now: tuple[int, int]) -> int:
-    """Simulated time at wall-clock time `received_ns`, from two readings (wall ns, simulated ns) of the clocks.
+    """Simulated time at wall-clock time `received_ns`, from two readings (wall ns, simulated ns) of both.
 
     A simulator runs slower or faster than the wall clock, or stands still, so between two readings the time
     is interpolated. Where the clock went back only the newer reading counts.

@@ -225,6 +225,17 @@ def test_R33_flush_forgets_samples() -> None:
     assert rig.decider.epoch == 1
 
 
+def test_a_pause_does_not_count_as_slow_decisions() -> None:
+    """Diagnostics after deactivate and activate show the present rate, not the pause averaged over it."""
+    rig = Rig()
+    rig.fill()
+    for _ in range(3):
+        rig.decided()
+    assert rig.decider.rate.hz(time.monotonic_ns()) > 0
+    rig.decider.flush()
+    assert rig.decider.rate.hz(time.monotonic_ns()) == 0
+
+
 def test_R33_R43_new_instruction_begins_an_epoch() -> None:
     """What was computed for the old task is not published; each chunk tells its instruction."""
     rig = Rig()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from flashrt_ros.freshness import CLOCK_TOLERANCE_NS
@@ -17,7 +19,7 @@ def test_R20_a_slow_or_paused_simulator_is_no_clock_that_goes_back(speed: float)
     """Lost otherwise: beside a simulator at a fifth of real time every decision drops all samples."""
     pulls = [(START_NS + 200 * NS_PER_MS * k, round((10.0 + 0.2 * speed * k) * NS_PER_S)) for k in range(6)]
     newest_ns = 0
-    for before, now in zip(pulls, pulls[1:], strict=False):
+    for before, now in itertools.pairwise(pulls):
         for received_ns in range(before[0] + 10 * NS_PER_MS, now[0], 40 * NS_PER_MS):
             arrival_ns = simulated_arrival_ns(received_ns, before, now)
             true_ns = round(10.0 * NS_PER_S + speed * (received_ns - START_NS))
