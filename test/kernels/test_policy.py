@@ -19,6 +19,7 @@ import torch
 
 from flashrt_kernels import CheckpointError, ObservationError, Policy, RawImage, load_policy
 from flashrt_kernels.checkpoint import load_lerobot
+from flashrt_kernels.checkpoint.normaliser import MODES, make_normaliser
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.policy import MAX_IMAGE_BYTES, slots_by_name
@@ -173,6 +174,24 @@ def test_R4_model_images_show_what_the_model_saw(policy: Policy) -> None:
     assert seen[WRIST].shape == (56, 56, 3)
     assert (seen[WRIST][28, 28] == (200, 0, 0)).all()
     assert (seen[WRIST][0] == 0).all()  # the border
+
+
+# ---- robot units ----
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_normalisation_mode_reaches_the_robot(mode: str) -> None:
+    """The oracle has QUANTILES only: another mode's factors must come from the checkpoint, too."""
+    checkpoint = load_lerobot(TINY, TOKENIZER)
+    rng = np.random.default_rng(0)
+    low, high = (np.sort(rng.normal(size=(2, 5)), axis=0)).astype(np.float32)  # [5] each
+    stats = dict(zip(MODES[mode], (low, high - low if mode == "MEAN_STD" else high), strict=False))
+    norm = make_normaliser(TINY, "action", mode, stats, 5, 1e-8)
+    changed = replace(checkpoint, action_norm=norm)
+    policy = Policy(changed, Pi05(changed, torch.float32, 2), "cpu", MAX_IMAGE_BYTES)
+    chunk = policy.decide({TOP: picture(1)}, STATE, "go", taps=["actions_normalized_padded"])
+    want = norm.unnormalise(chunk.taps["actions_normalized_padded"][:, :5])
+    np.testing.assert_allclose(chunk.actions, want, rtol=1e-6, atol=1e-6)
 
 
 # ---- relative actions ----
