@@ -210,6 +210,20 @@ def link_source_tree(env: Environment) -> None:
     )
 
 
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Waits until no other bootstrap works in this tree."""
+    path = ROOT / ".cache" / "bootstrap.lock"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another make is working on the environment; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -233,10 +247,7 @@ def main() -> None:
     arguments = parse_arguments()
     env = Environment((ROOT / arguments.venv).absolute())
     requirements = [*arguments.requirements, f"ros-{arguments.ros}"]
-    lock = ROOT / ".cache" / "bootstrap.lock"
-    lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # `make demo` and `make test` started at once share one environment
+    with only_one():  # `make demo` and `make test` started at once share one environment
         reason = reason_to_recreate(env, arguments.this_python)
         if reason or not env.state():
             check_compiler()
