@@ -129,7 +129,8 @@ def create(env: Environment, reason: str) -> None:
     env.folder.mkdir(parents=True, exist_ok=True)
     env.installing.touch()
     (env.folder / "COLCON_IGNORE").touch()  # the wheels bring a hundred package.xml files
-    subprocess.run([sys.executable, "-m", "venv", str(env.folder)], check=True)
+    if subprocess.run([sys.executable, "-m", "venv", str(env.folder)], check=False).returncode:
+        raise BootstrapError(f"{sys.executable} cannot create a virtual environment; see above.")
 
 
 def torch_offers_cpu_build(env: Environment, version: str) -> bool:
