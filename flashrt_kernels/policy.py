@@ -104,6 +104,7 @@ class Policy:
         self._warned = False
         self.bound: tuple[str, ...] = ()
         self._plan(self.cameras)
+        model.weights.release()
 
     # ---- planning ----
 

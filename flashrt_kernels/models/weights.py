@@ -15,8 +15,8 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 class Weights:
     """Tensors by canonical key. `dtype` is that of matmul weights and activations; everything else is fp32.
 
-    Every constant is made once and shared by all graphs that ask for it. A tensor that needs neither a cast
-    nor a new layout stays memory-mapped.
+    Every constant is made once and shared by all graphs that ask for it. All are copies: `tensors` are mapped
+    from a file, and whoever replaces that file must neither change nor crash (SIGBUS) a policy that runs.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -43,18 +43,23 @@ class Weights:
 
     def repeated(self, g: StaticGraph, key: str, times: int) -> Buffer:
         """A fp32 table `times` times below itself: one row per image token."""
-        return self._constant(
-            g, f"{key} × {times}", lambda: self._rows((key,), torch.float32).repeat(times, 1)
-        )
+        if key not in self._made:
+            self._made[key] = self._rows((key,), torch.float32)
+        return self._constant(g, f"{key} × {times}", lambda: self._made[key].repeat(times, 1))
+
+    def release(self) -> None:
+        """Let go of the file once a graph was composed; others, of any number of cameras, still can be."""
+        self.tensors = {}
 
     def clear(self) -> None:
-        """Let go of every tensor; graphs that were composed keep theirs."""
-        self.tensors = {}
+        """Let go of everything; graphs that were composed keep their constants."""
+        self.release()
         self._made.clear()
 
     def _rows(self, keys: tuple[str, ...], dtype: torch.dtype) -> torch.Tensor:
-        parts = [self.tensors[key].to(dtype) for key in keys]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(keys) == 1:
+            return self.tensors[keys[0]].to(dtype, copy=True)
+        return torch.cat([self.tensors[key].to(dtype) for key in keys])
 
     def _constant(self, g: StaticGraph, name: str, make: Callable[[], torch.Tensor]) -> Buffer:
         if name not in self._made:

@@ -292,11 +292,27 @@ def test_closed_policy_says_so() -> None:
             use()
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_replaced_checkpoint_does_not_reach_a_running_policy(tmp_path: Path, precision: str) -> None:
+    """Mapped weights: a new file copied over the old one moves the robot otherwise, a cut one kills the node."""
+    folder = shutil.copytree(TINY, tmp_path / "tiny")
+    policy = load_policy(folder, tokenizer=TOKENIZER, num_inference_steps=2, precision=precision)
+    file = folder / "model.safetensors"
+    with file.open("r+b") as weights:
+        weights.write(bytes(file.stat().st_size))
+    untouched = load(precision=precision)
+    np.testing.assert_array_equal(act(policy), act(untouched))
+    for either in (policy, untouched):
+        either.bind(["top", "wrist"])
+    np.testing.assert_array_equal(act(policy), act(untouched))
+
+
 def test_closing_frees_the_weights() -> None:
     """`cleanup` and `configure` again, for another checkpoint: two full-size ones do not fit."""
     policy = load()
     act(policy)
-    held = [weakref.ref(tensor) for tensor in policy._model.weights.tensors.values()]
+    held = [weakref.ref(tensor) for tensor in policy._model.weights._made.values()]
+    assert held
     policy.close()
     gc.collect()
     assert [ref for ref in held if ref() is not None] == []
