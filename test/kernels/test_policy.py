@@ -294,7 +294,7 @@ def test_closed_policy_says_so() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_replaced_checkpoint_does_not_reach_a_running_policy(tmp_path: Path, precision: str) -> None:
-    """Mapped weights: a new file copied over the old one moves the robot otherwise, a cut one kills the node."""
+    """Mapped weights: a new file copied over the old one would move the robot, a cut one kill the node."""
     folder = shutil.copytree(TINY, tmp_path / "tiny")
     policy = load_policy(folder, tokenizer=TOKENIZER, num_inference_steps=2, precision=precision)
     file = folder / "model.safetensors"
