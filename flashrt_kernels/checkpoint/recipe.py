@@ -112,8 +112,9 @@ class Recipe:
         self._check_ranges()
 
     def _check_ranges(self) -> None:
-        if self.action_names is not None and len(set(self.action_names)) != self.action_dim:
-            got = f"{len(self.action_names)} ({listed(self.action_names)})"
+        names = self.action_names
+        if names is not None and not len(names) == len(set(names)) == self.action_dim:
+            got = f"{len(names)} ({listed(names)})"
             raise CheckpointError(f"action-names are {got}, expected {self.action_dim} distinct names")
         for group, width in (("action", self.action_dim), ("state", self.state_dim)):
             ranges = {end: getattr(self, f"{group}_{end}") for end in ("low", "high")}

@@ -92,6 +92,7 @@ BAD_OPTIONS = {
     "--dtype int8": "dtype is int8, expected float32 or bfloat16",
     "--action-names a,b": "expected 7 distinct names",
     "--action-low=-1,-2": "action-low has 2 values, expected 1 or 7",
+    "--action-dim 2 --action-names a,b,a": "action-names are 3 (a, b, a), expected 2 distinct names",
     "--chunk-size 200000": "chunk-size is 200000, expected 1 to 100000",
     "--action-low=-3e38 --action-high=3e38": "expected less than action-high",
     "--state-low=2": "expected less than state-high",
