@@ -240,6 +240,13 @@ def test_free_running_decides_back_to_back(tmp_path: Path) -> None:
     assert 3 <= len(outcome.log.decisions) <= 25
 
 
+def test_decisions_go_on_to_the_end_of_the_recording(tmp_path: Path) -> None:
+    """Sources that fall silent before the end are decided on as long as they are fresh, as on the robot."""
+    bag = write_bag(tmp_path, [*recording(100), (350, "/joint_commands", joints(350))])
+    outcome = replay(bag, StubPolicy())
+    assert [round(record.t_s, 1) for record in outcome.log.decisions] == [0.0, 0.1, 0.2, 0.3]
+
+
 def test_limit_ends_early(tmp_path: Path) -> None:
     """--limit tries the first seconds of a long recording."""
     outcome = replay(write_bag(tmp_path, recording()), StubPolicy(), limit_s=0.3)
