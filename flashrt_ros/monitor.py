@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
+from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -32,6 +32,8 @@ TRANSITIONS: Final[Mapping[str, int]] = {
     "deactivate": Transition.TRANSITION_DEACTIVATE,
     "cleanup": Transition.TRANSITION_CLEANUP,
 }
+
+HANDSHAKE_S = 1.0
 
 
 class MonitorError(RuntimeError):
@@ -62,6 +64,8 @@ class Monitor:
             for name in cameras
         }
         self._change_state: Any = self.node.create_client(ChangeState, f"{policy}/change_state")
+        self._get_state: Any = self.node.create_client(GetState, f"{policy}/get_state")
+        self._heard = False
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._instruction = self.node.create_publisher(String, f"{policy}/instruction", latched)
 
@@ -104,15 +108,22 @@ class Monitor:
         """
         deadline = time.monotonic() + timeout_s
 
-        def wait(done: Callable[[], bool], what: str) -> None:
+        def wait(done: Callable[[], bool], what: str, until_s: float = deadline) -> None:
             while not done():
                 alive()
                 if time.monotonic() > deadline:
                     raise MonitorError(f"{self._policy}: {what} within {timeout_s:g} s")
+                if time.monotonic() > until_s:
+                    return
                 self._executor.spin_once(timeout_sec=0.1)
                 self.poll()
 
         wait(self._change_state.service_is_ready, "the node did not appear")
+        # A node that has not discovered this client drops its answer: ask something harmless until one comes.
+        while not self._heard:
+            state = self._get_state.call_async(GetState.Request())
+            wait(state.done, "no answer to get_state", time.monotonic() + HANDSHAKE_S)
+            self._heard = state.done()
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[name]))
         answer = self._change_state.call_async(request)
         wait(answer.done, f"no answer to {name}")

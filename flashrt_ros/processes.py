@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
 import sys
@@ -13,6 +14,15 @@ from types import TracebackType
 
 STOP_TIMEOUT_S = 6.0
 TAIL_LINES = 15
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def _end_with_parent() -> None:
+    """In the child: SIGINT when the parent ends in a way that leaves it no time to stop its children."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 class ChildDied(RuntimeError):
@@ -43,6 +53,7 @@ class Children:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C in the terminal is for the demo alone, which then stops its children in order.
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
 
     def log_path(self, name: str) -> Path:

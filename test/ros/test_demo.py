@@ -18,6 +18,7 @@ from flashrt_ros import demo, demo_setup
 from flashrt_ros.demo_view import View
 from flashrt_ros.processes import ChildDied, Children
 from flashrt_ros.report import DecisionRecord, RunLog
+from test.ros.support import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +50,7 @@ CLEAN = {"policy_node": 0, "robot": 0}
         (run_log(followed=53), CLEAN, "53 of 60 decisions followed by the motion they commanded (88%"),
         (run_log(front_hz=26.9), CLEAN, "camera front at 26.9 Hz (at least 27 Hz needed)"),
         (run_log(wrist_hz=0.0), CLEAN, "camera wrist at 0.0 Hz"),
-        (run_log(), {"policy_node": -9, "robot": 0}, "policy_node stopped on SIGINT with exit code -9"),
+        (run_log(), {"policy_node": -9, "robot": 0}, "policy_node ended with exit code -9"),
     ],
 )
 def test_verdict_says_exactly_what_failed(log: RunLog, exit_codes: dict[str, int], words: str) -> None:
@@ -147,6 +148,22 @@ def test_children_are_stopped_with_sigint_and_killed_when_deaf(
     assert children.exit_codes == {"polite": 7, "deaf": -signal.SIGKILL}
 
 
+def test_children_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+    """Lost otherwise: a robot and a node go on in the background after `kill -9`, or when memory runs out."""
+    child = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    parent = (
+        "import os, pathlib, sys, time\n"
+        "from flashrt_ros.processes import Children\n"
+        "children = Children(pathlib.Path(sys.argv[1]))\n"
+        f"children.start('child', ['-c', {child!r}])\n"
+        "while not children.log_path('child').read_text(): time.sleep(0.02)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", parent, str(tmp_path)], cwd=ROOT, timeout=30, check=False)
+    process = Path("/proc", (tmp_path / "child.log").read_text().split()[0], "stat")
+    wait_for("the end of the child", lambda: not process.exists() or ") Z " in process.read_text())
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_view_shows_the_run(terminal: bool) -> None:
     """Lost otherwise: the person in front of the demo sees nothing, in a terminal or in a log."""
@@ -214,9 +231,31 @@ def test_a_device_that_does_not_work_is_reported(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--duration", "0"], "--duration is 0; it must be above 0 seconds"),
+        (["--duration", "nan"], "--duration is nan"),
+        (["--domain", "233"], "--domain is 233; it must be at least 0 and at most 232"),
+        (["--report", str(ROOT / "README.md")], "README.md is no folder that can be written"),
+    ],
+)
+def test_a_command_line_that_cannot_work_is_refused_at_once(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lost otherwise: half a minute of demo, and then a traceback of the report, or nothing to judge."""
+    try:
+        code: int | str | None = demo.main(["--report", str(tmp_path), *arguments])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.dds
 @pytest.mark.parametrize(
-    ("number", "moment"), [(signal.SIGINT, "first decision"), (signal.SIGTERM, "configure")]
+    ("number", "moment"),
+    [(signal.SIGINT, "first decision"), (signal.SIGTERM, "configure"), (signal.SIGHUP, "decisions")],
 )
 def test_an_interrupted_demo_leaves_nothing_behind(
     tmp_path: Path, number: signal.Signals, moment: str
