@@ -281,15 +281,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"--report {settings.report} is no folder that can be written: {error}", file=sys.stderr)
         return 2
-    print(
-        f"flashrt_ros demo: a simulated arm and a policy on {settings.device}; ends by itself in about "
-        f"{settings.duration_s + 15:.0f} s",
-        flush=True,
-    )
     signal.signal(signal.SIGTERM, _on_signal)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored: nohup
         signal.signal(signal.SIGHUP, _on_signal)
     try:
+        print(
+            f"flashrt_ros demo: a simulated arm and a policy on {settings.device}; ends by itself in about "
+            f"{settings.duration_s + 15:.0f} s",
+            flush=True,
+        )
         return run(settings)
     except KeyboardInterrupt:
         print("demo interrupted; robot and policy node are stopped", flush=True)
