@@ -43,7 +43,8 @@ class Health:
         self.phase = phase
 
     def reason_to_tell(self, skipped: NotReady | Rejected | None) -> str | None:
-        """Why there are no actions, once for each new reason; None in: decisions flow.
+        """Why there are no actions, once for each new reason, and that there are again; None in: decisions
+        flow.
 
         A source that is late for less than half a second is no news.
         """
@@ -53,6 +54,9 @@ class Health:
         if skipped is not None:
             key = skipped.keys if isinstance(skipped, NotReady) else (skipped.kind,)
         now_s = time.monotonic()
+        if skipped is None and self._reason is not None and self._reason_told:
+            self._reason = None
+            return "actions again"
         if key != self._reason:
             self._reason, self._reason_since_s, self._reason_told = key, now_s, False
         patience_s = REASON_PATIENCE_S if isinstance(skipped, NotReady) else 0.0

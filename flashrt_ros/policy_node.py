@@ -244,7 +244,9 @@ class PolicyNode(LifecycleNode):
     def _on_decision(self, outputs: Outputs, decision: Decision) -> None:
         """Decision thread: a chunk to send."""
         outputs.publish(decision)
-        self.health.reason_to_tell(None)
+        text = self.health.reason_to_tell(None)
+        if text is not None:
+            self.get_logger().info(text)
 
     def _on_skip(self, skipped: NotReady | Rejected) -> None:
         """Decision thread: no chunk this time."""

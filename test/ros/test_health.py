@@ -61,6 +61,7 @@ def test_new_reason_and_recovery_start_over(told: Any, clock: list[float]) -> No
     assert told(BOTH) is None
     clock[0] += 0.6
     assert told(BOTH) is not None
+    assert told(None) == "actions again"
     assert told(None) is None
     assert told(OLD) is None
     clock[0] += 0.6
