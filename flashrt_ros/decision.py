@@ -276,7 +276,7 @@ class DecisionThread:
     def start(self) -> None:
         """Begin a new epoch and the thread. RuntimeError while an earlier decision is still running."""
         if self.running:
-            raise RuntimeError("the previous decision is still running; stop() and wait for it first")
+            raise RuntimeError("the previous decision is still running; try again when it has ended")
         self._decider.flush()
         self._image.clear()
         self._stop = threading.Event()

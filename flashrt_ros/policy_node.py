@@ -9,6 +9,7 @@ had built.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import traceback
@@ -291,6 +292,11 @@ class PolicyNode(LifecycleNode):
         """Name of the state of now, as `ros2 lifecycle get` prints it."""
         return str(self._state_machine.current_state[1])
 
+    @property
+    def decision_in_flight(self) -> bool:
+        """Whether the policy computes, be it for nothing (its result is dropped after deactivate)."""
+        return self.running is not None and self.running.thread.running
+
     def start(self) -> None:
         """Configure and activate, without a lifecycle manager (parameter `autostart`)."""
         if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
@@ -325,10 +331,16 @@ def main(args: list[str] | None = None, load_policy: Callable[[NodeConfig], Any]
                 executor.spin_once(timeout_sec=0.1)
         finally:
             node.stop()
+            in_flight = node.decision_in_flight
             executor.shutdown()
             node.destroy_node()
     finally:
         rclpy.try_shutdown()
+    if in_flight:
+        # Taking the interpreter down under a thread that computes aborts the process, core dump and all.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 

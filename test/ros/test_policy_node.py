@@ -128,6 +128,17 @@ def test_signal_while_configuring(tmp_path: Path) -> None:
         assert "the process is stopping" in node.log
 
 
+def test_R49_signal_while_a_long_decision_is_in_flight(tmp_path: Path) -> None:
+    """A large policy computes for many seconds: Ctrl-C must not end in an abort of the interpreter."""
+    values = parameters(cameras=["top"])
+    with node_process(tmp_path, values, module="test.ros.busy_policy") as node, Robot() as robot:
+        robot.bring_up()
+        time.sleep(0.5)
+        assert node.stop() == 0, node.log
+        assert "still in flight" in node.log
+        assert robot.chunks == []
+
+
 def test_R61_two_robots_in_two_namespaces(tmp_path: Path) -> None:
     """An absolute topic name anywhere lets one robot's cameras drive the other robot's arm."""
     stub = "test.ros.stub_policy"
