@@ -21,7 +21,16 @@ LM_HEAD = PALIGEMMA + "lm_head.weight"
 EXPERT = "paligemma_with_expert.gemma_expert.model."
 EXPERT_LM_HEAD = "paligemma_with_expert.gemma_expert.lm_head.weight"
 
-Kind = Literal["linear", "query_key", "bias", "embedding", "position", "rms_norm", "layer_norm"]
+Kind = Literal[
+    "linear",
+    "bias",
+    "embedding",
+    "position",
+    "rms_norm",
+    "layer_norm",
+    "attention_rms_norm",
+    "attention_layer_norm",
+]
 
 
 @dataclass(frozen=True)
@@ -42,14 +51,13 @@ class TensorSpec:
 def _linear(
     name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False
 ) -> Iterator[TensorSpec]:
-    kind: Kind = "query_key" if name.endswith((".q_proj", ".k_proj")) else "linear"
-    yield TensorSpec(f"{name}.weight", (out, *inputs), kind, bf16)
+    yield TensorSpec(f"{name}.weight", (out, *inputs), "linear", bf16)
     if bias:
         yield TensorSpec(f"{name}.bias", (out,), "bias", bf16)
 
 
-def _layer_norm(name: str, width: int) -> Iterator[TensorSpec]:
-    yield TensorSpec(f"{name}.weight", (width,), "layer_norm")
+def _layer_norm(name: str, width: int, kind: Kind = "layer_norm") -> Iterator[TensorSpec]:
+    yield TensorSpec(f"{name}.weight", (width,), kind)
     yield TensorSpec(f"{name}.bias", (width,), "bias")
 
 
@@ -61,7 +69,7 @@ def vision_tensors(dims: VisionDims) -> Iterator[TensorSpec]:
     yield TensorSpec(VISION + "embeddings.position_embedding.weight", (dims.patches, width), "position")
     for i in range(dims.num_hidden_layers):
         layer = f"{VISION}encoder.layers.{i}."
-        yield from _layer_norm(layer + "layer_norm1", width)
+        yield from _layer_norm(layer + "layer_norm1", width, "attention_layer_norm")
         yield from _layer_norm(layer + "layer_norm2", width)
         for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
             yield from _linear(f"{layer}self_attn.{name}", width, width, bias=True)
@@ -74,15 +82,15 @@ def gemma_tensors(prefix: str, dims: GemmaDims, adaptive: bool) -> Iterator[Tens
     """A Gemma stack without embedding. `adaptive`: one Linear of the condition gives scale, shift, gate."""
     width, queries, keys = dims.width, dims.num_heads * dims.head_dim, dims.num_kv_heads * dims.head_dim
 
-    def norm(name: str) -> Iterator[TensorSpec]:
+    def norm(name: str, kind: Kind = "rms_norm") -> Iterator[TensorSpec]:
         if adaptive:
             yield from _linear(f"{prefix}{name}.dense", 3 * width, width, bias=True)
         else:
-            yield TensorSpec(f"{prefix}{name}.weight", (width,), "rms_norm")
+            yield TensorSpec(f"{prefix}{name}.weight", (width,), kind)
 
     for i in range(dims.depth):
         layer = f"layers.{i}."
-        yield from norm(layer + "input_layernorm")
+        yield from norm(layer + "input_layernorm", "attention_rms_norm")
         yield from norm(layer + "post_attention_layernorm")
         for name, out, inputs in (
             ("self_attn.q_proj", queries, width),

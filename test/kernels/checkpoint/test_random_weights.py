@@ -52,11 +52,12 @@ def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("linear", (500, 64), 0.0, 1.2 / 8),
         ("linear", (500, 4, 4, 4), 0.0, 1.2 / 8),
-        ("query_key", (500, 64), 0.0, 2.2 / 8),
         ("embedding", (500, 64), 0.0, 1 / 8),
         ("bias", (30_000,), 0.0, 0.1),
         ("rms_norm", (30_000,), 0.0, 0.1),
         ("layer_norm", (30_000,), 1.0, 0.1),
+        ("attention_rms_norm", (30_000,), 0.8, 0.1),
+        ("attention_layer_norm", (30_000,), 1.8, 0.1),
     ],
 )
 def test_scale_follows_the_kind(kind: Kind, shape: tuple[int, ...], mean: float, deviation: float) -> None:
