@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flashrt_kernels.errors import CheckpointError, GraphError, ObservationError
 
 if TYPE_CHECKING:
-    from flashrt_kernels.image import RawImage
+    from flashrt_kernels.pixels import RawImage
     from flashrt_kernels.policy import Chunk, Policy, load_policy
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "load_policy",
 ]
 
-LAZY = {"Chunk": "policy", "Policy": "policy", "load_policy": "policy", "RawImage": "image"}
+LAZY = {"Chunk": "policy", "Policy": "policy", "load_policy": "policy", "RawImage": "pixels"}
 
 
 def __getattr__(name: str) -> Any:

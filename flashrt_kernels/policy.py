@@ -16,9 +16,10 @@ from flashrt_kernels import arena
 from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
 from flashrt_kernels.errors import CheckpointError, ObservationError
 from flashrt_kernels.graph import StaticGraph
-from flashrt_kernels.image import RawImage, fitted_size, patches_to_image
+from flashrt_kernels.image import fitted_size, patches_to_image
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.pixels import RawImage
 
 log = logging.getLogger(__name__)
 

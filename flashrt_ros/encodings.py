@@ -16,7 +16,7 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from flashrt_kernels.image import RawImage
+from flashrt_kernels.pixels import RawImage
 from flashrt_ros.parameters import CameraConfig
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flashrt_kernels.image import RawImage
+from flashrt_kernels.pixels import RawImage
 from flashrt_ros.encodings import Convert, MalformedImage, UnsupportedEncoding, prepare
 from flashrt_ros.freshness import EdgeWarnings, Stamp, StampFault, choose_stamp, header_ns, too_old, went_back
 from flashrt_ros.joints import JointTracker, MalformedJointState

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from flashrt_kernels.image import RawImage
+    from flashrt_kernels.pixels import RawImage
 
 JOINT_STATES = "joint_states"
 """Name of the joint source beside the camera names in stamps, ages, counts and rates."""

@@ -27,7 +27,7 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "rms_norm": lambda spec: (0.0, 0.1),  # Gemma multiplies by 1 + w
     "layer_norm": lambda spec: (1.0, 0.1),
     # A gain of 1.8 before q and k sharpens attention: a few words and digits must not drown among hundreds of
-    # image tokens (with 1.0 another state or instruction moves the actions by 1 to 6 %, with 1.8 by 4 to 35 %).
+    # image tokens (at 1.0 another state or instruction moves the actions by 1 to 6 %, at 1.8 by 4 to 35 %).
     "attention_rms_norm": lambda spec: (0.8, 0.1),
     "attention_layer_norm": lambda spec: (1.8, 0.1),
 }

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt_kernels.errors import ObservationError
-from flashrt_kernels.image import FORMATS, RawImage, fitted_size, patches_to_image, resize_to_patches
+from flashrt_kernels.image import fitted_size, patches_to_image, resize_to_patches
+from flashrt_kernels.pixels import FORMATS, RawImage
 from test.kernels.support import poisoned, seeds
 
 # Bytes of one pixel of colour (r, g, b) in each encoding.

@@ -62,3 +62,10 @@ def test_importing_the_package_loads_neither_torch_nor_rclpy() -> None:
     code = "import sys, flashrt_ros; print(sorted({'torch', 'rclpy', 'cv2'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_starting_the_node_does_not_wait_for_torch() -> None:
+    """Else the node's services appear seconds later; only configure needs torch."""
+    code = "import sys, flashrt_ros.policy_node; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
-from flashrt_kernels.image import RawImage
+from flashrt_kernels.pixels import RawImage
 from flashrt_ros.encodings import ENCODINGS, Coded, MalformedImage, UnsupportedEncoding, prepare
 from flashrt_ros.parameters import CameraConfig
 
