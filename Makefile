@@ -37,8 +37,8 @@ lint: install ## formatter, linter, type checker
 	$(RUN) -m mypy
 
 test: lint ## lint, then all tests
-	$(RUN) -m pytest -n 2 --dist loadgroup -m "not serial" $(ARGS)
-	$(RUN) tools/run_serial_tests.py $(ARGS)
+	$(RUN) -m pytest -n 2 -m "not serial" $(ARGS)
+	$(if $(ARGS),,$(RUN) -m pytest -m serial)
 
 bench: install ## measure, print a table, write benchmarks/results/
 	$(RUN) -m benchmarks --device $(DEVICE) $(ARGS)
