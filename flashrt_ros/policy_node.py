@@ -35,7 +35,7 @@ from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
-from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.parameters import CameraConfig, ConfigError, NodeConfig
 from flashrt_ros.running import Running, vector_lines
 
 STOP_TIMEOUT_S = 2.0
@@ -101,7 +101,9 @@ class PolicyNode(LifecycleNode):
 
     def _read_parameters(self) -> NodeConfig:
         self._step("configure 1/6: read parameters")
-        return NodeConfig.from_dict(self.parameters.read())
+        config = NodeConfig.from_dict(self.parameters.read())
+        self._with_full_topics(config)  # a name that is none is told now, not after a minute of loading
+        return config
 
     def _load(self, config: NodeConfig, undo: ExitStack) -> Any:
         self._step(f"configure 2/6: load {config.checkpoint} on {config.device}")
@@ -140,8 +142,16 @@ class PolicyNode(LifecycleNode):
 
     def _with_full_topics(self, config: NodeConfig) -> NodeConfig:
         """What the ingest says of a camera names the topic that it is remapped to."""
-        cameras = (replace(camera, topic=self.resolve_topic_name(camera.topic)) for camera in config.cameras)
-        return replace(config, cameras=tuple(cameras))
+        return replace(config, cameras=tuple(self._with_full_topic(camera) for camera in config.cameras))
+
+    def _with_full_topic(self, camera: CameraConfig) -> CameraConfig:
+        try:
+            return replace(camera, topic=self.resolve_topic_name(camera.topic))
+        except RuntimeError as error:  # RCLError has no public name
+            name = f"camera.{camera.name}.topic"
+            raise ConfigError(
+                f"parameter '{name}' is '{camera.topic}', which is no topic: {error}"
+            ) from error
 
     def _listen(self, running: Running, undo: ExitStack) -> None:
         self._step("configure 6/6: subscriptions")

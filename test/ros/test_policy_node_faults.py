@@ -117,6 +117,7 @@ def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
         ({"decision_rat": 3.0}, ("decision_rat", "did you mean 'decision_rate'")),
         ({"camera.topp.max_age": 1.0}, ("camera.topp.max_age", "top, wrist, extra")),
         ({"trigger": "camera"}, ("trigger_camera",)),
+        ({"camera.top.topic": "front image"}, ("camera.top.topic", "'front image'", "characters")),
         ({"tokenizer": "/no/tokenizer"}, ("/no/tokenizer",)),
         ({"device": "cuda:7"}, ("cuda:7",)),
     ],
