@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from rclpy.clock import ROSClock
@@ -18,10 +19,26 @@ from std_msgs.msg import String
 
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import JOINT_STATES
-from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.parameters import CameraConfig, ConfigError, NodeConfig
 from flashrt_ros.sources import JOINT_DEPTH, Source, open_source
 
 CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage}
+
+
+def with_full_topics(node: Node, config: NodeConfig) -> NodeConfig:
+    """`config` with the topic of each camera as it is after namespace and remaps, to be named to people.
+
+    Raises ConfigError for a topic that is no name.
+    """
+    return replace(config, cameras=tuple(_with_full_topic(node, camera) for camera in config.cameras))
+
+
+def _with_full_topic(node: Node, camera: CameraConfig) -> CameraConfig:
+    try:
+        return replace(camera, topic=node.resolve_topic_name(camera.topic))
+    except RuntimeError as error:  # RCLError has no public name
+        name = f"camera.{camera.name}.topic"
+        raise ConfigError(f"parameter '{name}' is '{camera.topic}', which is no topic: {error}") from error
 
 
 def simulated_arrival_ns(received_ns: int, before: tuple[int, int], now: tuple[int, int]) -> int:

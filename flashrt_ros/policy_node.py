@@ -15,7 +15,6 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import rclpy
@@ -29,13 +28,13 @@ from flashrt_ros.decision import Decider, DecisionThread, Pacing
 from flashrt_ros.diagnostics import Heartbeat
 from flashrt_ros.health import Health
 from flashrt_ros.ingest import Ingest
-from flashrt_ros.inputs import Inputs, InstructionTopic
+from flashrt_ros.inputs import Inputs, InstructionTopic, with_full_topics
 from flashrt_ros.lifecycle import Refused, StopSignals, transition
 from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
-from flashrt_ros.parameters import CameraConfig, ConfigError, NodeConfig
+from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.running import Running, vector_lines
 
 STOP_TIMEOUT_S = 2.0
@@ -102,7 +101,7 @@ class PolicyNode(LifecycleNode):
     def _read_parameters(self) -> NodeConfig:
         self._step("configure 1/6: read parameters")
         config = NodeConfig.from_dict(self.parameters.read())
-        self._with_full_topics(config)  # a name that is none is told now, not after a minute of loading
+        with_full_topics(self, config)  # a name that is none is told now, not after a minute of loading
         return config
 
     def _load(self, config: NodeConfig, undo: ExitStack) -> Any:
@@ -127,7 +126,7 @@ class PolicyNode(LifecycleNode):
         self._step("configure 5/6: publishers and the decision thread")
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(self._with_full_topics(config), warn=self._warn, info=self._info)
+        ingest = Ingest(with_full_topics(self, config), warn=self._warn, info=self._info)
         inputs = Inputs(self, config, ingest)
         decider = Decider(policy, ingest, config, pull=inputs.pull)
         thread = DecisionThread(
@@ -139,19 +138,6 @@ class PolicyNode(LifecycleNode):
             on_skip=self._on_skip,
         )
         return Running(config, policy, ingest, inputs, outputs, decider, thread)
-
-    def _with_full_topics(self, config: NodeConfig) -> NodeConfig:
-        """What the ingest says of a camera names the topic that it is remapped to."""
-        return replace(config, cameras=tuple(self._with_full_topic(camera) for camera in config.cameras))
-
-    def _with_full_topic(self, camera: CameraConfig) -> CameraConfig:
-        try:
-            return replace(camera, topic=self.resolve_topic_name(camera.topic))
-        except RuntimeError as error:  # RCLError has no public name
-            name = f"camera.{camera.name}.topic"
-            raise ConfigError(
-                f"parameter '{name}' is '{camera.topic}', which is no topic: {error}"
-            ) from error
 
     def _listen(self, running: Running, undo: ExitStack) -> None:
         self._step("configure 6/6: subscriptions")
