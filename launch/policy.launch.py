@@ -72,6 +72,7 @@ def start_policy(context: LaunchContext) -> list[LaunchDescriptionEntity]:
             start_state="configuring",
             goal_state="inactive",
             entities=[change_state(node, Transition.TRANSITION_ACTIVATE)],
+            handle_once=True,  # whoever configures the node again by hand decides when the robot moves again
         ),
         condition=autostart,
     )

@@ -5,12 +5,14 @@ run."""
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -83,6 +85,24 @@ def test_commands_of_the_demo_launch(tmp_path: Path, checkpoint: Path) -> None:
         wait_for("a trajectory", lambda: robot.trajectories)
         assert node.stop(signal.SIGINT) == 0, node.log
         assert sim.stop(signal.SIGINT) == 0, sim.log
+
+
+def test_launch_activates_the_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: an operator who cleans up and configures by hand gets a robot that moves at once."""
+    names = [
+        *("launch", "launch.actions", "launch.conditions", "launch.events", "launch.launch_context"),
+        *("launch.launch_description", "launch.launch_description_entity", "launch.substitutions"),
+        *("launch_ros", "launch_ros.actions", "launch_ros.event_handlers", "launch_ros.events"),
+        "launch_ros.events.lifecycle",
+    ]
+    modules = {name: MagicMock() for name in names}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    modules["launch.substitutions"].LaunchConfiguration.return_value.perform.return_value = "true"
+    runpy.run_path(str(ROOT / "launch" / "policy.launch.py"))["start_policy"](None)
+    handler = modules["launch_ros.event_handlers"].OnStateTransition
+    assert handler.call_args.kwargs["handle_once"] is True
+    assert handler.call_args.kwargs["goal_state"] == "inactive"
 
 
 @pytest.mark.parametrize("autostart", ["true", "false"])
