@@ -93,11 +93,12 @@ def test_launch_activates_the_node_once(monkeypatch: pytest.MonkeyPatch) -> None
         *("launch", "launch.actions", "launch.conditions", "launch.events", "launch.launch_context"),
         *("launch.launch_description", "launch.launch_description_entity", "launch.substitutions"),
         *("launch_ros", "launch_ros.actions", "launch_ros.event_handlers", "launch_ros.events"),
-        "launch_ros.events.lifecycle",
+        *("launch_ros.events.lifecycle", "ament_index_python.packages"),
     ]
     modules = {name: MagicMock() for name in names}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
+    modules["ament_index_python.packages"].get_package_share_directory.return_value = str(ROOT)
     modules["launch.substitutions"].LaunchConfiguration.return_value.perform.return_value = "true"
     runpy.run_path(str(ROOT / "launch" / "policy.launch.py"))["start_policy"](None)
     handler = modules["launch_ros.event_handlers"].OnStateTransition
