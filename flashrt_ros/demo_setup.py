@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,10 +45,10 @@ FOREIGN_VARIABLES = (
 
 
 def package_file(name: str) -> Path:
-    """A file of the package: in the source tree when run from there, else where it was installed."""
-    in_source = Path(__file__).resolve().parent.parent / name
-    if in_source.exists():
-        return in_source
+    """A file of the package: in the source tree when run from there, else where pip or colcon put it."""
+    for folder in (Path(__file__).resolve().parent.parent, Path(sys.prefix, "share", "flashrt_ros")):
+        if (folder / name).exists():
+            return folder / name
     from ament_index_python.packages import get_package_share_directory
 
     return Path(get_package_share_directory("flashrt_ros")) / name

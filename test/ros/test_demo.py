@@ -106,6 +106,18 @@ def test_environment_of_a_robot_developer_does_not_reach_the_demo(monkeypatch: p
     assert "the user's" not in os.environ.values()
 
 
+def test_package_files_are_found_where_pip_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: after `pip install` the demo runs only inside the source tree, as pip sets no ament
+    index."""
+    installed = tmp_path / "share" / "flashrt_ros" / "config" / "demo.yaml"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    monkeypatch.setattr(demo_setup, "__file__", str(tmp_path / "lib" / "flashrt_ros" / "demo_setup.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("AMENT_PREFIX_PATH", raising=False)
+    assert demo_setup.package_file("config/demo.yaml") == installed
+
+
 def test_checkpoint_is_made_anew_when_its_recipe_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lost otherwise: the demo runs with the checkpoint of another version."""
     before = demo_setup.checkpoint_folder()
