@@ -34,8 +34,8 @@ def test_bad_checkpoint_returns_to_unconfigured_and_good_one_works(tmp_path: Pat
         assert robot.state() == "unconfigured"
         assert "/no/such/folder" in node.log
         assert "Traceback" not in node.log
-        wait_for("the fault", lambda: "/no/such/folder" in robot.status("state").message)
-        assert robot.status("state").level == b"\x02"
+        wait_for("the fault", lambda: robot.status("state").level == b"\x02")
+        assert "/no/such/folder" in robot.status("state").message
         good = parameters()["checkpoint"]
         assert robot.set_parameter("checkpoint", good) == (True, "")
         robot.bring_up()
