@@ -12,8 +12,7 @@ from flashrt_kernels.checkpoint.layout import EXPERT
 from flashrt_kernels.flow import time_embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.models.gemma import Cache, Span, block
-from flashrt_kernels.models.siglip import linear
-from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import ada_rms_norm
 
 
@@ -72,9 +71,9 @@ def velocity(
     def norm(name: str, h: Buffer) -> tuple[Buffer, Buffer]:
         row = g.constant(name + " modulation", conditions.modulation[name])[step]
         scale, shift, gate = (row[i * dims.width : (i + 1) * dims.width] for i in range(3))
-        return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps), gate
+        return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps, out_dtype=w.dtype), gate
 
-    h = linear(g, w, "action_in_proj", x, out_dtype=w.dtype)
+    h = linear(g, w, "action_in_proj", x, out_dtype=RESIDUAL)
     if step == 0:
         g.mark("suffix.t1.embs", h)
         g.mark("suffix.t1.adarms_cond", g.constant("condition", conditions.condition)[0])

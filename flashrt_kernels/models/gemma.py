@@ -10,7 +10,7 @@ from flashrt_kernels.attention import attention
 from flashrt_kernels.checkpoint.dims import GemmaDims
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.norm import rms_norm
 from flashrt_kernels.rope import rope, rope_qkv
 
@@ -64,12 +64,17 @@ def block(
         kv_heads=dims.num_kv_heads,
         head_dim=dims.head_dim,
     )
-    x = g.call(matmul, x=h, weight=w.matrix(g, key + "self_attn.o_proj.weight"), gate=gate, residual=x)
+    x = add_branch(g, w, key + "self_attn.o_proj.weight", h, gate, x)
     h, gate = norm(key + "post_attention_layernorm", x)
     h = g.call(
         matmul_gelu_mul, x=h, weight=w.pair(g, key + "mlp.gate_proj.weight", key + "mlp.up_proj.weight")
     )
-    return g.call(matmul, x=h, weight=w.matrix(g, key + "mlp.down_proj.weight"), gate=gate, residual=x)
+    return add_branch(g, w, key + "mlp.down_proj.weight", h, gate, x)
+
+
+def add_branch(g: StaticGraph, w: Weights, key: str, h: Buffer, gate: Buffer | None, x: Buffer) -> Buffer:
+    """x + gate · (h · weightᵀ): the end of a branch."""
+    return g.call(matmul, x=h, weight=w.matrix(g, key), gate=gate, residual=x, out_dtype=RESIDUAL)
 
 
 def project(
@@ -107,7 +112,7 @@ def prefix(
     """
 
     def norm(name: str, x: Buffer) -> tuple[Buffer, None]:
-        return g.call(rms_norm, x=x, weight=w.vector(g, name + ".weight"), eps=eps), None
+        return g.call(rms_norm, x=x, weight=w.vector(g, name + ".weight"), eps=eps, out_dtype=w.dtype), None
 
     for i, cache in enumerate(caches):
         x = block(g, w, f"{key}layers.{i}.", dims, x, norm, cache, span, split_query=i == len(caches) - 1)

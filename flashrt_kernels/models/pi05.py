@@ -18,7 +18,7 @@ from flashrt_kernels.kernel import short
 from flashrt_kernels.models.action_expert import time_conditions, velocity
 from flashrt_kernels.models.gemma import Cache, Span, prefix
 from flashrt_kernels.models.siglip import vision_tower
-from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.rope import rope_table
 from flashrt_kernels.scaling import unnormalise
 
@@ -105,7 +105,7 @@ class Pi05:
             )
             g.output(f"image{i}.patches", part)
             g.mark(f"image{i}.patches", part)
-        x = g.buffer("prefix", (length, self.dims.vlm.width), dtype)
+        x = g.buffer("prefix", (length, self.dims.vlm.width), RESIDUAL)
         vision_tower(g, self.weights, vision, patches, cameras, out=x[: patches.shape[0]])
         return x
 

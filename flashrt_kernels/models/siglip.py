@@ -8,7 +8,7 @@ from flashrt_kernels.checkpoint.dims import VisionDims
 from flashrt_kernels.checkpoint.layout import PROJECTOR, VISION
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
-from flashrt_kernels.models.weights import Weights
+from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import layer_norm
 
 
@@ -33,6 +33,7 @@ def vision_tower(
         weight=w.patches(g, embed + "patch_embedding.weight"),
         bias=w.vector(g, embed + "patch_embedding.bias"),
         residual=w.repeated(g, embed + "position_embedding.weight", cameras),
+        out_dtype=RESIDUAL,
     )
     mark("embeddings", x)
     for i in range(dims.num_hidden_layers):
@@ -56,20 +57,13 @@ def layer(g: StaticGraph, w: Weights, key: str, dims: VisionDims, x: Buffer, cam
         bias=w.vector(g, *(f"{name}.bias" for name in names)),
     )
     h = g.call(self_attention, qkv=qkv, heads=heads, head_dim=dims.hidden_size // heads, sequences=cameras)
-    x = linear(g, w, key + "self_attn.out_proj", h, residual=x)
+    x = linear(g, w, key + "self_attn.out_proj", h, residual=x, out_dtype=RESIDUAL)
     h = norm(g, w, key + "layer_norm2", dims, x)
     h = linear(g, w, key + "mlp.fc1", h, activation="gelu_tanh")
-    return linear(g, w, key + "mlp.fc2", h, residual=x)
+    return linear(g, w, key + "mlp.fc2", h, residual=x, out_dtype=RESIDUAL)
 
 
 def norm(g: StaticGraph, w: Weights, key: str, dims: VisionDims, x: Buffer) -> Buffer:
     """Layer norm with the weights under `key`."""
     weight, bias = w.vector(g, key + ".weight"), w.vector(g, key + ".bias")
-    return g.call(layer_norm, x=x, weight=weight, bias=bias, eps=dims.layer_norm_eps)
-
-
-def linear(g: StaticGraph, w: Weights, key: str, x: Buffer, **epilogue: object) -> Buffer:
-    """matmul with weight and bias under `key`; `epilogue` as in `matmul`."""
-    return g.call(
-        matmul, x=x, weight=w.matrix(g, key + ".weight"), bias=w.vector(g, key + ".bias"), **epilogue
-    )
+    return g.call(layer_norm, x=x, weight=weight, bias=bias, eps=dims.layer_norm_eps, out_dtype=w.dtype)

@@ -220,6 +220,17 @@ def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
     assert dtypes == {"matrix": {torch.bfloat16}, "vector": {torch.float32}}
 
 
+def test_residual_stream_is_fp32_in_bf16() -> None:
+    """27 + 18 layers that each round it to bf16 leave the keys of a full-size policy more than 1 % off."""
+    nodes = next(iter(load(precision="bf16")._graphs.values()))._nodes
+    into = {"layer_norm": "x", "rms_norm": "x", "ada_rms_norm": "x", "matmul": "residual"}
+    streams = [node.arguments[into[node.kernel.name]] for node in nodes if node.kernel.name in into]
+    ends = [node.arguments["out"] for node in nodes if node.arguments.get("residual") is not None]
+    assert {buffer.dtype for buffer in (*streams, *ends) if buffer is not None} == {torch.float32}
+    norms = [node.arguments["out"] for node in nodes if node.kernel.name.endswith("norm")]
+    assert {buffer.dtype for buffer in norms if buffer is not None} == {torch.bfloat16}
+
+
 def test_unbound_camera_costs_nothing_and_changes_nothing(oracle: Oracle, policy: Policy) -> None:
     """Leaving the absent camera out of the graph is the same as masking it."""
     bound = load()
