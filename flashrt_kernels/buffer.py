@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -39,7 +40,7 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def written(self) -> bool:
@@ -65,7 +66,7 @@ class Buffer:
         if step != 1 or stop < start or (isinstance(index, int) and stop - start != 1):
             raise GraphError(f"{self.storage.name}: [{index}] is not a contiguous part of {list(self.shape)}")
         inner = self.shape[1:]
-        row_bytes = int(np.prod(inner, dtype=np.int64)) * self.dtype.itemsize
+        row_bytes = math.prod(inner) * self.dtype.itemsize
         shape = inner if isinstance(index, int) else (stop - start, *inner)
         return Buffer(self.storage, shape, self.offset + start * row_bytes)
 
