@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ MIN_DECISIONS, MIN_FOLLOWED, MIN_CAMERA_HZ = 50, 0.9, 27.0
 SHORT_DECISIONS = 55
 TRANSITION_TIMEOUT_S, CHECKPOINT_TIMEOUT_S, FIRST_DECISION_TIMEOUT_S = 120.0, 120.0, 10.0
 POLL_PERIOD_S, PATIENCE_S = 0.05, 7.0
+_stop = threading.Event()  # a signal asked for the end
 MAX_DOMAIN = 232  # of DDS, with its default ports
 
 
@@ -178,8 +180,8 @@ def start_processes(settings: Settings, children: Children, view: View) -> None:
 def drive(settings: Settings, log: RunLog, children: Children, monitor: Monitor, view: View) -> None:
     """Bring the node up, watch it decide, change the instruction once, bring it down."""
     view.say("policy node: configure (load, plan, warm up)")
-    monitor.transition("configure", TRANSITION_TIMEOUT_S, children.check)
-    monitor.transition("activate", TRANSITION_TIMEOUT_S, children.check)
+    monitor.transition("configure", TRANSITION_TIMEOUT_S, lambda: go_on(children))
+    monitor.transition("activate", TRANSITION_TIMEOUT_S, lambda: go_on(children))
     wait_for_first_decision(log, children, monitor, view)
     begin_s = monitor.now_s()
     monitor.start_rates()
@@ -187,7 +189,7 @@ def drive(settings: Settings, log: RunLog, children: Children, monitor: Monitor,
     def watch(until: float) -> None:
         """Poll until this share of the run is over."""
         while progress(settings, log, monitor.now_s() - begin_s) < until:
-            children.check()
+            go_on(children)
             monitor.poll()
             view.show(log, monitor.rates(), monitor.now_s())
             time.sleep(POLL_PERIOD_S)
@@ -199,9 +201,16 @@ def drive(settings: Settings, log: RunLog, children: Children, monitor: Monitor,
         watch(1.0)
     finally:  # a run that breaks off still tells what the cameras did
         monitor.finish_rates()
-    monitor.transition("deactivate", TRANSITION_TIMEOUT_S, children.check)
+    monitor.transition("deactivate", TRANSITION_TIMEOUT_S, lambda: go_on(children))
     monitor.poll(finished=True)
     view.say("stopping")
+
+
+def go_on(children: Children) -> None:
+    """Raises ChildDied when a process is gone, KeyboardInterrupt when the demo was asked to stop."""
+    if _stop.is_set():
+        raise KeyboardInterrupt
+    children.check()
 
 
 def progress(settings: Settings, log: RunLog, watched_s: float) -> float:
@@ -218,7 +227,7 @@ def wait_for_first_decision(log: RunLog, children: Children, monitor: Monitor, v
 
     deadline = time.monotonic() + FIRST_DECISION_TIMEOUT_S
     while not log.decisions:
-        children.check()
+        go_on(children)
         monitor.poll()
         if time.monotonic() > deadline:
             said = "\n".join(f"  {name}: {text}" for name, text in monitor.statuses.items())
@@ -281,9 +290,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"--report {settings.report} is no folder that can be written: {error}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, _on_signal)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored: nohup
-        signal.signal(signal.SIGHUP, _on_signal)
+    _stop.clear()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored: nohup, or a background job
+            signal.signal(number, _on_signal)
     try:
         print(
             f"flashrt_ros demo: a simulated arm and a policy on {settings.device}; ends by itself in about "
@@ -291,13 +301,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             flush=True,
         )
         return run(settings)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError):
+        # Inside of rclpy's C++ code the interrupt comes out as a RuntimeError, or not at all: see go_on.
+        if not _stop.is_set():
+            raise
         print("demo interrupted; robot and policy node are stopped", flush=True)
         return 130
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    """Leave through the same doors as Ctrl-C, so that the children are stopped."""
+    """Leave through the same doors, so that the children are stopped."""
+    _stop.set()
     raise KeyboardInterrupt
 
 

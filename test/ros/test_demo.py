@@ -264,6 +264,31 @@ def test_a_command_line_that_cannot_work_is_refused_at_once(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_ctrl_c_inside_of_rclpy_is_still_ctrl_c(
+    lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lost otherwise: one Ctrl-C in ten ends in a traceback: rclpy's C++ code swallows or renames it."""
+
+    def run(settings: demo.Settings) -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if not lost:
+                raise RuntimeError("Unable to convert call argument") from None
+        demo.go_on(Children(tmp_path))
+        return 0
+
+    monkeypatch.setattr(demo, "run", run)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        assert demo.main(["--report", str(tmp_path)]) == 130
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "interrupted" in capsys.readouterr().out
+
+
 @pytest.mark.dds
 @pytest.mark.parametrize(
     ("number", "moment"),
