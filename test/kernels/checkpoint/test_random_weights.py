@@ -56,12 +56,13 @@ def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> No
         ("bias", (30_000,), 0.0, 0.1),
         ("rms_norm", (30_000,), 0.0, 0.1),
         ("layer_norm", (30_000,), 1.0, 0.1),
-        ("attention_rms_norm", (30_000,), 0.8, 0.1),
-        ("attention_layer_norm", (30_000,), 1.8, 0.1),
+        ("attention_rms_norm", (30_000,), 0.3, 0.1),
+        ("attention_layer_norm", (30_000,), 1.3, 0.1),
     ],
 )
 def test_scale_follows_the_kind(kind: Kind, shape: tuple[int, ...], mean: float, deviation: float) -> None:
-    """Too small and the actions ignore the cameras; too large and every layer saturates."""
+    """Too small and the actions ignore the cameras; too large and every layer saturates, or
+    attention turns every rounding to bf16 into another answer."""
     values = np.concatenate(list(random_values(TensorSpec("x", shape, kind), 0)))
     assert values.mean() == pytest.approx(mean, abs=deviation / 20)
     assert values.std() == pytest.approx(deviation, rel=0.05)
