@@ -27,8 +27,8 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "rms_norm": lambda spec: (0.0, 0.1),  # Gemma multiplies by 1 + w
     "layer_norm": lambda spec: (1.0, 0.1),
     # A gain before q and k sharpens attention: a few words and digits must not drown among hundreds of image
-    # tokens. At full size 1.0, 1.3 and 1.8 let another state move the actions by 0.9, 2 and 11 %, but let bf16
-    # with exact kernels be off by 0.5, 0.6 and 26 % in the keys of the deepest layers: 1.8 makes it chaotic.
+    # tokens. At full size 1.0, 1.3 and 1.8 let another state move the actions by 0.9, 2 and 11 %, but bf16
+    # with exact kernels is off by 0.5, 0.6 and 26 % in the keys of the deepest layers: 1.8 makes it chaotic.
     "attention_rms_norm": lambda spec: (0.3, 0.1),
     "attention_layer_norm": lambda spec: (1.3, 0.1),
 }
