@@ -9,6 +9,7 @@ Ends by itself. Exit code 0 only when enough decisions were made, the arm follow
 from __future__ import annotations
 
 import argparse
+import fcntl
 import math
 import os
 import platform
@@ -94,18 +95,26 @@ def verdict(log: RunLog, exit_codes: dict[str, int]) -> list[Check]:
 
 
 def prepare_checkpoint(children: Children, view: View) -> Path:
-    """Make the checkpoint unless an earlier run did."""
+    """Make the checkpoint unless an earlier run did; a demo that starts beside this one waits meanwhile."""
     folder = checkpoint_folder()
-    if not folder.exists():
-        for old in folder.parent.glob("demo_checkpoint_*"):
-            shutil.rmtree(old)
-        view.say(f"making a small Pi0.5 checkpoint with random weights in {folder} (first run only)")
-        arguments = [text for pair in CHECKPOINT.items() for text in ("=".join(pair),)]
-        children.start(
-            "make_checkpoint", ["-m", "flashrt_kernels.make_checkpoint", "pi05", str(folder), *arguments]
-        )
-        children.wait("make_checkpoint", CHECKPOINT_TIMEOUT_S)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "demo_checkpoint.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            make_checkpoint(folder, children, view)
     return folder
+
+
+def make_checkpoint(folder: Path, children: Children, view: View) -> None:
+    """Make the checkpoint in `folder`, remove those of other versions."""
+    for old in folder.parent.glob("demo_checkpoint_*"):
+        shutil.rmtree(old)
+    view.say(f"making a small Pi0.5 checkpoint with random weights in {folder} (first run only)")
+    arguments = ["=".join(pair) for pair in CHECKPOINT.items()]
+    children.start(
+        "make_checkpoint", ["-m", "flashrt_kernels.make_checkpoint", "pi05", str(folder), *arguments]
+    )
+    children.wait("make_checkpoint", CHECKPOINT_TIMEOUT_S)
 
 
 def run(settings: Settings) -> int:

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +160,26 @@ def test_children_are_stopped_with_sigint_and_killed_when_deaf(
             while "up" not in children.log_path(name).read_text():
                 time.sleep(0.02)
     assert children.exit_codes == {"polite": 7, "deaf": -signal.SIGKILL}
+
+
+def test_two_demos_make_one_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost otherwise: the second of two demos that start together fails over the other's half-made files."""
+    folder, made = tmp_path / "cache" / "demo_checkpoint_1", []
+
+    def make(target: Path, *_: object) -> None:
+        made.append(target)
+        time.sleep(0.2)
+        target.mkdir()
+
+    monkeypatch.setattr(demo, "checkpoint_folder", lambda: folder)
+    monkeypatch.setattr(demo, "make_checkpoint", make)
+    nobody: Any = None
+    threads = [threading.Thread(target=demo.prepare_checkpoint, args=(nobody, nobody)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert made == [folder]
 
 
 def test_children_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
