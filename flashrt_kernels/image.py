@@ -15,13 +15,16 @@ from flashrt_kernels.pixels import BY_CODE, PixelFormat
 @kernel(
     pixels=In("capacity", UINT8),
     info=In("4", INT32),
-    out=Out("(height//patch)*(width//patch) 3*patch*patch", FLOAT),
+    out=Out("(height//patch)*(width//patch) (3*patch*patch+7)//8*8", FLOAT),
     multiples=[("height", "patch"), ("width", "patch")],
 )
 def resize_to_patches(
     pixels: torch.Tensor, info: torch.Tensor, out: torch.Tensor, *, height: int, width: int, patch: int
 ) -> None:
     """One camera image → patches in [−1, 1], row-major, features ordered (channel, y, x) as in a conv weight.
+
+    Zeros fill each patch up to a multiple of 8 values: the matmul that reads them wants rows on 16 bytes,
+    also in bf16, and 3 · 14² values are not.
 
     info = [rows, columns, bytes per row, format code] of `pixels`; rows = 0 is a missing camera: −1
     everywhere. The image keeps its aspect ratio and is centred on black; bilinear with half-pixel centres
@@ -38,7 +41,10 @@ def resize_to_patches(
             small.view(new_height, new_width, 3).mul_(2 / 255).sub_(1)
         )
     grid = canvas.view(height // patch, patch, width // patch, patch, 3)
-    out.view(height // patch, width // patch, 3, patch, patch).copy_(grid.permute(0, 2, 4, 1, 3))
+    features = 3 * patch**2
+    target = out[:, :features].view(height // patch, width // patch, 3, patch, patch)
+    target.copy_(grid.permute(0, 2, 4, 1, 3))
+    out[:, features:] = 0
 
 
 def resize(source: torch.Tensor, height: int, width: int, code: int) -> torch.Tensor:
@@ -82,6 +88,10 @@ def fitted_size(rows: int, columns: int, height: int, width: int) -> tuple[int, 
 
 
 def patches_to_image(patches: np.ndarray, height: int, width: int, patch: int) -> np.ndarray:
-    """Patches [n, 3·patch²] in [−1, 1] → uint8 [height, width, 3]: what the model saw."""
-    grid = patches.reshape(height // patch, width // patch, 3, patch, patch).transpose(0, 3, 1, 4, 2)
+    """Patches [n, ≥ 3·patch²] in [−1, 1] → uint8 [height, width, 3]: what the model saw."""
+    grid = (
+        patches[:, : 3 * patch**2]
+        .reshape(height // patch, width // patch, 3, patch, patch)
+        .transpose(0, 3, 1, 4, 2)
+    )
     return np.rint((grid.reshape(height, width, 3) + 1) * 127.5).clip(0, 255).astype(np.uint8)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import torch
 
+from flashrt_kernels.arena import align_up
 from flashrt_kernels.checkpoint import LeRobotCheckpoint
 from flashrt_kernels.checkpoint.layout import EMBEDDING, VLM
 from flashrt_kernels.embedding import embedding
@@ -90,7 +91,7 @@ class Pi05:
         """Prefix buffer [length, width] with the image tokens of every camera filled in."""
         vision, dtype = self.dims.vision, self.weights.dtype
         height, width = self.config.image_resolution
-        features = vision.num_channels * vision.patch_size**2
+        features = align_up(vision.num_channels * vision.patch_size**2, 8)
         patches = g.buffer("patches", (cameras * vision.patches, features), dtype)
         for i in range(cameras):
             part = patches[i * vision.patches : (i + 1) * vision.patches]

@@ -15,7 +15,7 @@ from flashrt_kernels.norm import layer_norm
 def vision_tower(
     g: StaticGraph, w: Weights, dims: VisionDims, patches: Buffer, cameras: int, out: Buffer
 ) -> None:
-    """patches [cameras·n, 3·patch²] → out [cameras·n, language width].
+    """patches [cameras·n, 3·patch² filled up to a multiple of 8] → out [cameras·n, language width].
 
     All cameras go through each matmul together; attention stays inside an image. No class token, no
     pooling; image features are not scaled by √width. Marks `vision.<stage>.cam<i>` for every camera.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
@@ -41,8 +42,16 @@ class Weights:
         )
 
     def patches(self, g: StaticGraph, key: str) -> Buffer:
-        """A convolution whose stride is its size [outputs, channels, y, x] as a matmul weight."""
-        return self._constant(g, key, lambda: self._rows((key,), self.dtype).flatten(1).contiguous())
+        """A convolution whose stride is its size [outputs, channels, y, x] as a matmul weight.
+
+        Its rows are filled up with zeros as those of resize_to_patches are.
+        """
+
+        def make() -> torch.Tensor:
+            weight = self._rows((key,), self.dtype).flatten(1)
+            return F.pad(weight, (0, -weight.shape[1] % 8))
+
+        return self._constant(g, key, make)
 
     def vector(self, g: StaticGraph, *keys: str) -> Buffer:
         """Norm weights and biases, fp32; several keys one after another."""

@@ -31,9 +31,11 @@ def to_patches(raw: RawImage, height: int, width: int, patch: int) -> np.ndarray
     pixels = torch.full((raw.bytes + 100,), 200, dtype=torch.uint8)
     info = torch.zeros(4, dtype=torch.int32)
     raw.write(pixels.numpy(), info.numpy())
-    out = poisoned((height * width // patch**2, 3 * patch**2), torch.float32)
+    features = 3 * patch**2
+    out = poisoned((height * width // patch**2, -(-features // 8) * 8), torch.float32)
     resize_to_patches(pixels=pixels, info=info, out=out, height=height, width=width, patch=patch)
-    return out.numpy()
+    assert (out[:, features:] == 0).all()  # meets weights of 0, but NaN · 0 is NaN
+    return out[:, :features].numpy()
 
 
 def to_image(raw: RawImage, height: int, width: int, patch: int) -> np.ndarray:
@@ -118,10 +120,10 @@ def test_R1_a_single_row_may_have_any_step() -> None:
 
 def test_missing_camera_is_minus_one_everywhere() -> None:
     """LeRobot feeds −1 for cameras that are not there."""
-    out = poisoned((4, 3 * 14 * 14), torch.float32)
+    out = poisoned((4, 592), torch.float32)
     empty = torch.zeros(10, dtype=torch.uint8), torch.zeros(4, dtype=torch.int32)
     resize_to_patches(pixels=empty[0], info=empty[1], out=out, height=28, width=28, patch=14)
-    assert out.eq(-1).all()
+    assert out[:, :588].eq(-1).all()
 
 
 def test_patches_are_row_major_with_channel_y_x_features() -> None:
