@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from flashrt_kernels.activation import ACTIVATIONS, Activation
 from flashrt_kernels.kernel import FLOAT, FLOAT32, In, Out, kernel
+from flashrt_kernels.rope import rope_qkv
 
 
 @kernel(
@@ -53,3 +54,29 @@ def matmul_gelu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) ->
     gate, up = both.chunk(2, dim=1)
     torch.mul(F.gelu(gate, approximate="tanh"), up, out=both[:, : gate.shape[1]])
     out.copy_(both[:, : gate.shape[1]])
+
+
+@kernel(
+    x=In("rows k", FLOAT, align=16),
+    weight=In("heads*head_dim+2*kv_heads*head_dim k", FLOAT, align=16),
+    table=In("rows head_dim", FLOAT32),
+    q_out=Out("rows heads*head_dim", FLOAT, like="x", optional=True),
+    k_out=Out("rows kv_heads*head_dim", FLOAT, like="x"),
+    v_out=Out("rows kv_heads*head_dim", FLOAT, like="x"),
+    multiples=[("head_dim", "2")],
+)
+def matmul_rope_qkv(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    table: torch.Tensor,
+    q_out: torch.Tensor | None,
+    k_out: torch.Tensor,
+    v_out: torch.Tensor,
+    *,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+) -> None:
+    """rope_qkv of x · weightᵀ: projection, rotation and the write into the cache in one pass over x."""
+    qkv = F.linear(x.float(), weight.float())  # [rows, (heads + 2·kv_heads)·head_dim]
+    rope_qkv.reference(qkv, table, q_out, k_out, v_out, heads=heads, kv_heads=kv_heads, head_dim=head_dim)

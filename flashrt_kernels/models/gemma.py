@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from flashrt_kernels.attention import attention
 from flashrt_kernels.checkpoint.dims import GemmaDims
 from flashrt_kernels.graph import Buffer, StaticGraph
-from flashrt_kernels.matmul import matmul, matmul_gelu_mul
+from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.norm import rms_norm
-from flashrt_kernels.rope import rope, rope_qkv
+from flashrt_kernels.rope import rope
 
 # (key of the norm, x) → (normalised x, gate of the branch or None)
 Norm = Callable[[str, Buffer], tuple[Buffer, Buffer | None]]
@@ -83,14 +83,18 @@ def project(
     """Rotated queries [own, heads·head_dim]; rotated keys and values go into the cache."""
     weight = w.matrix(g, *(f"{key}{name}_proj.weight" for name in ("q", "k", "v")))
     head_dim = dims.head_dim
-    into = {"k_out": cache.keys[span.own], "v_out": cache.values[span.own]}
-    sizes = {"kv_heads": dims.num_kv_heads, "head_dim": head_dim}
+    common = {
+        "x": h,
+        "table": span.table,
+        "k_out": cache.keys[span.own],
+        "v_out": cache.values[span.own],
+        "kv_heads": dims.num_kv_heads,
+        "head_dim": head_dim,
+    }
     if not split:
-        qkv = g.call(matmul, x=h, weight=weight)
-        return g.call(rope_qkv, qkv=qkv, table=span.table, **into, heads=dims.num_heads, **sizes)[0]
+        return g.call(matmul_rope_qkv, weight=weight, heads=dims.num_heads, **common)[0]
     q_width = dims.num_heads * head_dim
-    kv = g.call(matmul, x=h, weight=weight[q_width:])
-    g.call(rope_qkv, qkv=kv, table=span.table, q_out=None, **into, heads=0, **sizes)
+    g.call(matmul_rope_qkv, weight=weight[q_width:], q_out=None, heads=0, **common)
     q = g.call(matmul, x=h, weight=weight[:q_width])
     return g.call(rope, x=q, table=span.table, heads=dims.num_heads, head_dim=head_dim)
 

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flashrt_kernels.matmul import matmul_rope_qkv
 from flashrt_kernels.rope import rope, rope_qkv, rope_table
 from test.kernels.support import check, compare, dtypes, poisoned, random, seeds, wide
 
@@ -64,6 +65,38 @@ def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype,
     compare(outs["q_out"], turn(wide(q), positions, heads, 10000.0), limit)
     compare(outs["k_out"], turn(wide(k), positions, kv_heads, 10000.0), limit)
     assert torch.equal(outs["v_out"], v)
+
+
+@given(sizes, st.integers(1, 3), st.integers(1, 40), dtypes, dtypes, st.booleans(), seeds)
+@settings(deadline=None)
+def test_matmul_rope_qkv(
+    size: tuple[int, int, int],
+    kv_heads: int,
+    width: int,
+    source: torch.dtype,
+    target: torch.dtype,
+    queries: bool,
+    seed: int,
+) -> None:
+    """A fused projection gives what its parts give, without rounding between them."""
+    rows, heads, head_dim = size
+    heads *= queries
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 50, rows)
+    x = random(rng, (rows, width), source)
+    weight = random(rng, ((heads + 2 * kv_heads) * head_dim, width), source)
+    shapes = {"q": heads, "k": kv_heads, "v": kv_heads}
+    outs = {f"{name}_out": poisoned((rows, n * head_dim), target) for name, n in shapes.items()}
+    given_outs = outs if queries else outs | {"q_out": None}
+    sizes_of = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    table = table_of(positions.tolist(), head_dim)
+    matmul_rope_qkv(x=x, weight=weight, table=table, **given_outs, **sizes_of)
+    q, k, v = np.split(wide(x) @ wide(weight).T, np.cumsum([heads * head_dim, kv_heads * head_dim]), axis=1)
+    limit = 2**-8 if target == torch.bfloat16 else 2e-5
+    if queries:
+        compare(outs["q_out"], turn(q, positions, heads, 10000.0), limit)
+    compare(outs["k_out"], turn(k, positions, kv_heads, 10000.0), limit)
+    compare(outs["v_out"], v, limit)
 
 
 def test_rope_qkv_without_queries() -> None:
