@@ -17,13 +17,17 @@ ALIGNMENT = 256  # bytes; what vector loads, TMA descriptors and cuBLAS want at 
 
 @dataclass(frozen=True)
 class Request:
-    """One buffer: it must keep its bytes from launch `first` to launch `last`, both included."""
+    """One buffer: it must keep its bytes from launch `first` to launch `last`, both included.
+
+    in_front: it lies at the start of the arena, with nothing but others of that kind before it.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
     first: int
     last: int
+    in_front: bool = False
 
     @property
     def bytes(self) -> int:
@@ -76,13 +80,15 @@ class Plan:
 def plan(requests: Sequence[Request], reuse: bool = True, alignment: int = ALIGNMENT) -> Plan:
     """Place every request so that two buffers alive at the same launch never share a byte.
 
-    Greedy by size: the largest buffer first, each at the lowest aligned offset that is free of the buffers
-    alive with it. Without `reuse` every buffer counts as alive throughout. The result is never larger than
-    without reuse.
+    Greedy: those that belong in front, then the others, by size, the largest buffer first, each at the lowest
+    aligned offset that is free of the buffers alive with it. Without `reuse` every buffer counts as alive
+    throughout. The result is never larger than without reuse.
     """
     sizes = [align_up(request.bytes, alignment) for request in requests]
     total = sum(sizes)
-    order = sorted(range(len(requests)), key=lambda i: (-sizes[i], requests[i].first, i))
+    order = sorted(
+        range(len(requests)), key=lambda i: (not requests[i].in_front, -sizes[i], requests[i].first, i)
+    )
     first, last, start, end = (np.zeros(len(requests), np.int64) for _ in range(4))
     offsets = [0] * len(requests)
     for placed, index in enumerate(order):

@@ -210,7 +210,11 @@ class StaticGraph:
     # ---- plan ----
 
     def layout(self, reuse: bool = True) -> arena.Plan:
-        """Offsets of every arena buffer for the calls so far."""
+        """Offsets of every arena buffer for the calls so far.
+
+        Inputs lie in front, the largest first: one copy brings all the small ones to a device, and images are
+        at the same place in every graph that shares the arena, whatever the length of its prompt.
+        """
         end = max(len(self._nodes) - 1, 0)
         kept = {buffer.storage for buffer in self._outputs.values()}
         requests = []
@@ -219,9 +223,10 @@ class StaticGraph:
                 continue
             if s.kind == "buffer" and not s.uses:
                 raise GraphError(f"{self.name}: buffer {s.name!r} is never used")
-            first = 0 if s.kind == "input" else min(s.uses)
-            last = end if s.kind == "input" or s in kept else max(s.uses)
-            requests.append(arena.Request(s.name, s.shape, s.dtype, first, last))
+            is_input = s.kind == "input"
+            first = 0 if is_input else min(s.uses)
+            last = end if is_input or s in kept else max(s.uses)
+            requests.append(arena.Request(s.name, s.shape, s.dtype, first, last, in_front=is_input))
         return arena.plan(requests, reuse)
 
     def plan(self, reuse: bool = True, memory: torch.Tensor | None = None) -> None:

@@ -18,7 +18,8 @@ def requests(draw: st.DrawFn) -> list[Request]:
         shape = tuple(draw(st.lists(st.integers(0, 40), min_size=1, max_size=3)))
         first = draw(st.integers(0, 20))
         last = first + draw(st.integers(0, 8))
-        result.append(Request(f"b{index}", shape, draw(st.sampled_from(DTYPES)), first, last))
+        dtype, in_front = draw(st.sampled_from(DTYPES)), draw(st.booleans())
+        result.append(Request(f"b{index}", shape, dtype, first, last, in_front))
     return result
 
 

@@ -170,6 +170,18 @@ def test_arena_is_reused(policy: Policy) -> None:
     assert (plan.bytes - always) < 0.5 * (plan.bytes_without_reuse - always)
 
 
+def test_inputs_are_one_block_and_images_at_the_same_place_in_every_graph(policy: Policy) -> None:
+    """A device gets its small inputs in one copy, and images before the length of the prompt is known."""
+    places = set()
+    for graph in policy._graphs.values():
+        placed = sorted(graph.layout().placements, key=lambda p: p.offset)
+        inputs = [p for p in placed if p.request.name in graph._host]
+        assert placed[: len(inputs)] == inputs
+        assert all(".pixels" in p.request.name for p in inputs[:3])
+        places.add(tuple((p.request.name, p.offset) for p in inputs[:3]))
+    assert len(places) == 1
+
+
 def test_graphs_share_the_arena_of_the_largest(policy: Policy) -> None:
     """One arena per bucket would multiply the memory on a small GPU."""
     arenas = [graph._arena for graph in policy._graphs.values()]
