@@ -18,7 +18,7 @@ from flashrt_kernels.errors import CheckpointError, ObservationError
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image import fitted_size, patches_to_image
 from flashrt_kernels.models import MODELS
-from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.models.model import Model
 from flashrt_kernels.pixels import RawImage
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,9 @@ def load_policy(
 class Policy:
     """A loaded policy: one planned graph per prompt bucket, all in one arena. For one thread at a time."""
 
-    def __init__(self, checkpoint: LeRobotCheckpoint, model: Pi05, device: str, max_image_bytes: int) -> None:
+    def __init__(
+        self, checkpoint: LeRobotCheckpoint, model: Model, device: str, max_image_bytes: int
+    ) -> None:
         config = checkpoint.config
         self.name = checkpoint.policy_type
         self.cameras = config.cameras
@@ -153,11 +155,10 @@ class Policy:
         graph = self._graphs[max(self._graphs)]
         self._last = None  # its pictures lie in the arena that is written now
         start = time.perf_counter()
-        images = dict.fromkeys(self.bound, image)
-        self._write_images(graph, images)
-        self._model.write_prompt(graph, [self._checkpoint.tokenizer.bos_id], len(images))
-        self._model.write_base(graph, np.zeros(self.state_dim, np.float32))
-        graph.write("noise", seeded_noise(0, 0, self._noise_shape))
+        state = np.zeros(self.state_dim, np.float32)
+        noise = seeded_noise(0, 0, self._noise_shape)
+        ids = [self._checkpoint.tokenizer.bos_id]
+        self._write(graph, dict.fromkeys(self.bound, image), state, ids, noise)
         graph.replay()
         if progress is not None:
             progress(f"{graph.name}: {1e3 * (time.perf_counter() - start):.0f} ms")
@@ -199,10 +200,7 @@ class Policy:
         ids = self._tokenise(instruction, state)
         graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
         self._last = (graph, tuple(frames))
-        self._write_images(graph, frames)
-        self._model.write_prompt(graph, ids, len(frames))
-        self._model.write_base(graph, state)
-        graph.write("noise", noise)
+        self._write(graph, frames, state, ids, noise)
         timings = {"prepare": 1e3 * (time.perf_counter() - start)}
         copies = graph.replay(taps or ())
         timings.update(graph.timings)
@@ -298,11 +296,21 @@ class Policy:
             )
         return raw
 
-    def _write_images(self, graph: StaticGraph, frames: Mapping[str, RawImage]) -> None:
+    def _write(
+        self,
+        graph: StaticGraph,
+        frames: Mapping[str, RawImage],
+        state: np.ndarray,
+        ids: Sequence[int],
+        noise: np.ndarray,
+    ) -> None:
+        """All inputs of one decision."""
         for i, frame in enumerate(frames.values()):
             frame.write(graph.host(f"image{i}.pixels"), graph.host(f"image{i}.info"))
         for i in range(len(frames), len(self.bound)):
             graph.host(f"image{i}.info")[:] = 0
+        self._model.write_inputs(graph, ids, len(frames), state)
+        graph.write("noise", noise)
 
     # ---- reporting ----
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -147,8 +148,8 @@ class Pi05:
 
     # ---- its inputs ----
 
-    def write_prompt(self, g: StaticGraph, ids: list[int], present: int) -> None:
-        """Token ids, and which prefix tokens count. present: the first so many camera slots hold an image.
+    def write_inputs(self, g: StaticGraph, ids: Sequence[int], present: int, state: np.ndarray) -> None:
+        """Token ids, which prefix tokens count, and what relative actions are relative to.
 
         Padding and missing cameras keep their place, are masked and do not advance positions; the actions'
         positions follow the valid tokens.
@@ -165,9 +166,6 @@ class Pi05:
         valid[images + len(ids) : length] = False
         valid[length:] = True
         positions[:] = np.cumsum(valid) - 1
-
-    def write_base(self, g: StaticGraph, state: np.ndarray) -> None:
-        """What relative actions are relative to: the raw state [S] of this observation."""
         if self.relative is not None:
             count = len(self.relative)
             g.host("base")[:] = np.where(self.relative, state[:count], 0.0)
