@@ -16,9 +16,10 @@ from flashrt_kernels import arena
 from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
 from flashrt_kernels.errors import CheckpointError, ObservationError
 from flashrt_kernels.graph import StaticGraph
-from flashrt_kernels.image import fitted_size, patches_to_image
+from flashrt_kernels.image import patches_to_image
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.model import Model
+from flashrt_kernels.observation import check_image, check_instruction, check_noise, check_state, seeded_noise
 from flashrt_kernels.pixels import RawImage
 
 log = logging.getLogger(__name__)
@@ -194,9 +195,11 @@ class Policy:
         """
         start = time.perf_counter()
         self._check_open()
-        state = self._check_state(state)
+        state = check_state(state, self.state_dim)
         frames = self._check_images(images)
-        noise = self._check_noise(seeded_noise(seed, sequence, self._noise_shape) if noise is None else noise)
+        if noise is None:
+            noise = seeded_noise(seed, sequence, self._noise_shape)
+        check_noise(noise, self._noise_shape)
         ids = self._tokenise(instruction, state)
         graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
         self._last = (graph, tuple(frames))
@@ -222,15 +225,10 @@ class Policy:
 
     def normalise_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
         """[D] in robot units → float32 [D] as the prompt writes it, before binning."""
-        return self._checkpoint.state_norm.normalise(self._check_state(state))
+        return self._checkpoint.state_norm.normalise(check_state(state, self.state_dim))
 
     def _tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
-        if not isinstance(instruction, str):
-            raise ObservationError(f"instruction is {type(instruction).__name__}; expected a string")
-        try:
-            instruction.encode()
-        except UnicodeEncodeError as error:
-            raise ObservationError(f"instruction {instruction[:80]!r} is not text: {error}") from None
+        check_instruction(instruction)
         text = self._model.prompt(instruction, self._checkpoint.state_norm.normalise(state))
         ids = self._checkpoint.tokenizer.encode(text)
         limit = self._checkpoint.config.tokenizer_max_length
@@ -238,29 +236,6 @@ class Policy:
             self._warned = True
             log.warning("prompt of %d tokens is cut to %d, as in training: %r…", len(ids), limit, text[:80])
         return ids[:limit]
-
-    def _check_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
-        try:
-            with np.errstate(over="ignore"):  # infinity is refused below
-                array = np.asarray(state, np.float32)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ObservationError(f"state: {error}; expected {self.state_dim} numbers") from None
-        if array.shape != (self.state_dim,):
-            raise ObservationError(f"state has shape {list(array.shape)}; expected [{self.state_dim}]")
-        bad = np.flatnonzero(~np.isfinite(array))
-        if bad.size:
-            raise ObservationError(f"state[{bad[0]}] is {array[bad[0]]}; expected finite numbers")
-        return array
-
-    def _check_noise(self, noise: np.ndarray) -> np.ndarray:
-        expected = f"expected finite float32 {list(self._noise_shape)}"
-        if not isinstance(noise, np.ndarray):
-            raise ObservationError(f"noise is {type(noise).__name__}; {expected}")
-        if noise.shape != self._noise_shape or noise.dtype != np.float32:
-            raise ObservationError(f"noise is {noise.dtype} {list(noise.shape)}; {expected}")
-        if not np.isfinite(noise).all():
-            raise ObservationError(f"noise holds NaN or infinity; {expected}")
-        return noise
 
     def _check_images(self, images: Mapping[str, np.ndarray | RawImage]) -> dict[str, RawImage]:
         """Frames by full slot name in the checkpoint's order, in which the model was trained to see them."""
@@ -275,26 +250,12 @@ class Policy:
                 )
             if slot in found:
                 raise ObservationError(f"camera {name!r}: {slot} is given twice")
-            found[slot] = self._check_image(name, image)
+            found[slot] = check_image(
+                name, image, self._max_image_bytes, self._checkpoint.config.image_resolution
+            )
         if not found:
             raise ObservationError(f"no camera image; expected at least one of {', '.join(self.bound)}")
         return {slot: found[slot] for slot in self.bound if slot in found}
-
-    def _check_image(self, name: str, image: np.ndarray | RawImage) -> RawImage:
-        try:
-            raw = image if isinstance(image, RawImage) else RawImage.from_array(image)
-        except ObservationError as error:
-            raise ObservationError(f"camera {name!r}: {error}") from None
-        if raw.bytes > self._max_image_bytes:
-            came = f"{raw.width}×{raw.height} {raw.encoding}, {raw.bytes} bytes"
-            raise ObservationError(
-                f"camera {name!r}: image is {came}; the limit is {self._max_image_bytes} bytes"
-            )
-        if min(fitted_size(raw.height, raw.width, *self._checkpoint.config.image_resolution)) < 1:
-            raise ObservationError(
-                f"camera {name!r}: image is {raw.width}×{raw.height}; expected a wider or higher one"
-            )
-        return raw
 
     def _write(
         self,
@@ -365,20 +326,6 @@ def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict
         if slot in cameras:
             names.setdefault(robot_name, slot)
     return names
-
-
-def seeded_noise(seed: int, sequence: int, shape: tuple[int, int]) -> np.ndarray:
-    """Standard normal float32 of `shape`: Philox with key = seed, sequence in the counter's highest word.
-
-    The counter also counts the numbers drawn; in its lowest word, neighbouring sequences would share most
-    of them.
-    """
-    for name, value, bits in (("seed", seed, 128), ("sequence", sequence, 64)):
-        if not isinstance(value, int | np.integer) or not 0 <= value < 1 << bits:
-            raise ObservationError(f"{name}={value!r}; expected an integer from 0 to 2^{bits} - 1")
-    counter = np.array([0, 0, 0, sequence], np.uint64)
-    generator = np.random.Generator(np.random.Philox(key=int(seed), counter=counter))
-    return generator.standard_normal(shape, np.float32)
 
 
 def describe_statistics(

@@ -10,7 +10,7 @@ import pytest
 
 from flashrt_kernels import ObservationError, Policy
 from flashrt_kernels.models.pi05 import Pi05
-from flashrt_kernels.policy import seeded_noise
+from flashrt_kernels.observation import seeded_noise
 from test.kernels.policies import TOP, act, load, picture
 
 
