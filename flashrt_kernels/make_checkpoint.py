@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -167,6 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
+    # SIGTERM like Ctrl-C: what is half written, gigabytes at full size, is removed.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(f"{options['policy']} {options['size']}", total=None)
@@ -179,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"interrupted; nothing is left at {out}", file=sys.stderr)
         return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print(folder)
     return 0
 

@@ -14,6 +14,7 @@ import torch
 
 from flashrt_kernels import arena
 from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.errors import CheckpointError, ObservationError
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image import patches_to_image
@@ -275,7 +276,11 @@ class Policy:
 
     # ---- reporting ----
 
-    def describe(self) -> str:
+    def describe(self) -> None:
+        """Print `description`."""
+        print(self.description())
+
+    def description(self) -> str:
         """Origin, cameras, sizes, statistics and the memory plan, as text."""
         self._check_open()
         c = self._checkpoint
@@ -290,8 +295,8 @@ class Policy:
         ]
         lines += [f"chunk: {self.horizon} steps × {self.action_dim} actions; state: {self.state_dim}"]
         lines += [self._model.describe()]
-        lines += describe_statistics("state", c.state_norm.mode, self.state_stats, None)
-        lines += describe_statistics("action", c.action_norm.mode, self.action_stats, self.action_names)
+        lines += describe_statistics("state", c.state_norm, None)
+        lines += describe_statistics("action", c.action_norm, self.action_names)
         if c.relative_action_mask is not None:
             relative = np.flatnonzero(c.relative_action_mask).tolist()
             lines += [f"actions {relative} are relative to the state of the observation"]
@@ -328,15 +333,14 @@ def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict
     return names
 
 
-def describe_statistics(
-    what: str, mode: str, stats: Mapping[str, np.ndarray], names: Sequence[str] | None
-) -> list[str]:
-    """One line for the mode and one for each dimension."""
-    if not stats:
-        return [f"{what} statistics: {mode}"]
-    labels = list(names) if names else [str(i) for i in range(len(next(iter(stats.values()))))]
+def describe_statistics(what: str, norm: Normaliser, names: Sequence[str] | None) -> list[str]:
+    """One line for the mode, one for each dimension; a dimension without range is pointed out."""
+    labels = list(names) if names else [str(i) for i in range(len(norm.offset))]
     rows = [
-        f"  {label}: " + ", ".join(f"{key} {values[i]:.4g}" for key, values in stats.items())
+        f"  {label}: "
+        + ", ".join(f"{key} {values[i]:.4g}" for key, values in norm.stats.items())
+        + (", ZERO RANGE: never moved in training" if i in norm.zero_range else "")
         for i, label in enumerate(labels)
+        if norm.stats
     ]
-    return [f"{what} statistics: {mode}", *rows]
+    return [f"{what} statistics: {norm.mode}", *rows]

@@ -25,7 +25,6 @@ Kind = Literal[
     "linear",
     "bias",
     "embedding",
-    "position",
     "rms_norm",
     "layer_norm",
     "attention_rms_norm",
@@ -66,7 +65,7 @@ def vision_tensors(dims: VisionDims) -> Iterator[TensorSpec]:
     width, patch = dims.hidden_size, dims.patch_size
     patches = (dims.num_channels, patch, patch)
     yield from _linear(VISION + "embeddings.patch_embedding", width, *patches, bias=True)
-    yield TensorSpec(VISION + "embeddings.position_embedding.weight", (dims.patches, width), "position")
+    yield TensorSpec(VISION + "embeddings.position_embedding.weight", (dims.patches, width), "embedding")
     for i in range(dims.num_hidden_layers):
         layer = f"{VISION}encoder.layers.{i}."
         yield from _layer_norm(layer + "layer_norm1", width, "attention_layer_norm")

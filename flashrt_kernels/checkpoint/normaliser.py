@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from flashrt_kernels.checkpoint.fields import listed
 from flashrt_kernels.errors import CheckpointError
+from flashrt_kernels.kernel import Kernel
+from flashrt_kernels.scaling import normalise, unnormalise
 
 Floats = NDArray[np.float32]
 
@@ -46,14 +49,18 @@ class Normaliser:
     zero_range: tuple[int, ...]
 
     def normalise(self, x: Floats) -> Floats:
-        """[..., D] in robot units → [..., D]."""
-        mul, sub = np.float32(self.mul), np.float32(self.sub)
-        return mul * (np.asarray(x, np.float32) - self.offset) / self.divisor - sub
+        """[..., D] in robot units → [..., D], by the kernel `normalise`."""
+        return self._through(normalise, x, divisor=torch.from_numpy(self.divisor))
 
     def unnormalise(self, y: Floats) -> Floats:
-        """[..., D] normalised → [..., D] in robot units."""
-        mul, sub = np.float32(self.mul), np.float32(self.sub)
-        return (np.asarray(y, np.float32) + sub) / mul * self.span + self.offset
+        """[..., D] normalised → [..., D] in robot units, by the kernel `unnormalise`."""
+        return self._through(unnormalise, y, span=torch.from_numpy(self.span))
+
+    def _through(self, kernel: Kernel, values: Floats, **scale: torch.Tensor) -> Floats:
+        rows = torch.from_numpy(np.array(values, np.float32).reshape(-1, len(self.offset)))  # [rows, D]
+        offset = torch.from_numpy(self.offset)
+        result = kernel(x=rows, offset=offset, **scale, mul=self.mul, sub=self.sub)
+        return np.asarray(result.numpy().reshape(np.shape(values)), np.float32)
 
 
 def make_normaliser(

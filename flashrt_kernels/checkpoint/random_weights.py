@@ -23,7 +23,6 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "linear": lambda spec: (0.0, 1.2 / math.sqrt(spec.fan_in)),
     "bias": lambda spec: (0.0, 0.1),
     "embedding": lambda spec: (0.0, 1.0 / math.sqrt(spec.shape[-1])),
-    "position": lambda spec: (0.0, 0.3),
     "rms_norm": lambda spec: (0.0, 0.1),  # Gemma multiplies by 1 + w
     "layer_norm": lambda spec: (1.0, 0.1),
     # A gain before q and k sharpens attention: a few words and digits must not drown among hundreds of image

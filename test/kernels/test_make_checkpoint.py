@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import signal
 from collections import namedtuple
 from pathlib import Path
 
@@ -164,13 +165,20 @@ def test_statistics_are_those_of_the_ranges(tmp_path: Path) -> None:
         np.testing.assert_allclose(stats[f"action.{name}"], np.full(7, value), atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_command_says_what_is_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
 ) -> None:
-    """8 GB take a minute: Ctrl-C is no crash."""
+    """8 GB take a minute: Ctrl-C, or a batch system's SIGTERM, is no crash and leaves no half file."""
 
     def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     monkeypatch.setattr(make_checkpoint, "write_random", interrupt)
     assert main(["pi05", str(tmp_path / "out")]) == 130

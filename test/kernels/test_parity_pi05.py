@@ -260,5 +260,5 @@ def test_unbound_camera_costs_nothing_and_changes_nothing(oracle: Oracle, policy
     """Leaving the absent camera out of the graph is the same as masking it."""
     bound = load()
     bound.bind(["top", "wrist"])
-    assert "3 cameras" not in bound.describe()
+    assert "3 cameras" not in bound.description()
     assert_close(decide(bound, oracle).actions, decide(policy, oracle).actions, 1e-5)

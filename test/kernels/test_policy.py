@@ -22,7 +22,7 @@ from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import MODES, make_normaliser
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
-from flashrt_kernels.policy import MAX_IMAGE_BYTES, slots_by_name
+from flashrt_kernels.policy import MAX_IMAGE_BYTES, describe_statistics, slots_by_name
 from test.kernels.policies import DATA, EXTRA, STATE, TINY, TOKENIZER, TOP, WRIST, act, load, picture
 
 
@@ -104,7 +104,7 @@ def test_bound_policy_refuses_other_cameras() -> None:
     policy.bind(["video.wrist", "top"])
     assert policy.model_images() == {}  # the last decision went with the old graphs and their arena
     assert policy.bound == (TOP, WRIST)
-    assert f"camera: {EXTRA} (not bound: masked)" in policy.describe()
+    assert f"camera: {EXTRA} (not bound: masked)" in policy.description()
     with pytest.raises(ObservationError, match=f"camera 'extra' is not among the bound ones: {TOP}, {WRIST}"):
         act(policy, {"extra": picture(1)})
 
@@ -206,7 +206,7 @@ def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
     absolute, moved = (act(policy) for policy in policies)
     want = absolute + np.where(mask, np.array(STATE, np.float32), 0)
     np.testing.assert_allclose(moved, want, rtol=0, atol=1e-6)
-    assert "actions [0, 2, 3] are relative" in policies[1].describe()
+    assert "actions [0, 2, 3] are relative" in policies[1].description()
 
 
 # ---- loading ----
@@ -250,9 +250,12 @@ def test_unknown_policy_type_lists_the_known_ones(monkeypatch: pytest.MonkeyPatc
         load()
 
 
-def test_describe_tells_origin_sizes_statistics_and_plan(policy: Policy) -> None:
+def test_describe_prints_origin_sizes_statistics_and_plan(
+    policy: Policy, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first thing to read when a robot behaves oddly."""
-    text = policy.describe()
+    policy.describe()
+    text = capsys.readouterr().out
     for words in (
         str(TINY),
         "lerobot format",
@@ -264,6 +267,13 @@ def test_describe_tells_origin_sizes_statistics_and_plan(policy: Policy) -> None
         "arena:",
     ):
         assert words in text
+
+
+def test_R54_description_points_at_joints_that_never_moved_in_training(policy: Policy) -> None:
+    """Their normalised value is a huge number as soon as the joint moves: the user must know which."""
+    norm = replace(policy._checkpoint.state_norm, zero_range=(1,))
+    lines = describe_statistics("state", norm, ["pan", "lift", "elbow", "wrist", "gripper"])
+    assert [line.split(":")[0].strip() for line in lines if "ZERO RANGE" in line] == ["lift"]
 
 
 def test_warm_up_reports(policy: Policy) -> None:
