@@ -60,8 +60,9 @@ def test_R42_non_finite_actions_are_never_published() -> None:
         poison.set()
         time.sleep(0.2)
         assert robot.is_silent()
-        wait_for("the error", lambda: robot.status("decisions").level == b"\x02")
-        assert "wrist" in robot.status("decisions").message
+        # Not the level: right after activation a node without images is at ERROR too.
+        wait_for("the joint", lambda: "infinite (joints wrist)" in robot.status("decisions").message)
+        assert robot.status("decisions").level == b"\x02"
         poison.clear()
         robot.new_chunks(2)
         assert all(np.isfinite(chunk.data).all() for chunk in robot.chunks)
@@ -78,11 +79,16 @@ def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
         assert all(late[1:]), late
         # Only the first chunk of an epoch was in time, and this robot may not have been listening yet.
         assert len(robot.trajectories) <= 1
-        wait_for("the warning", lambda: robot.status("decisions").level == b"\x01")
-        values = {value.key: value.value for value in robot.status("decisions").values}
-        assert int(values["expired_chunks"]) > 0
-        assert int(values["missed_deadlines"]) > 0
-        assert "overhead_ms_p99" in values
+
+        def values() -> dict[str, str]:
+            return {value.key: value.value for value in robot.status("decisions").values}
+
+        # Not the level: "inactive, and not ready" is a warning too, of a beat before these chunks.
+        wait_for("the count of expired chunks", lambda: int(values()["expired_chunks"]) > 0)
+        wait_for("the count of missed deadlines", lambda: int(values()["missed_deadlines"]) > 0)
+        wait_for("the latency outside of the policy", lambda: "overhead_ms_p99" in values())
+        wait_for("the warning", lambda: "slower than decision_rate" in robot.status("decisions").message)
+        assert robot.status("decisions").level == b"\x01"
 
 
 def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
@@ -312,7 +318,7 @@ def test_R25_incompatible_publisher_is_an_error_before_anything_moves() -> None:
         message = robot.status("top").message
         assert "/robot offers best_effort" in message
         assert "asks reliable" in message
-        assert robot.status("wrist").level == b"\x00"
+        wait_for("the other camera's images", lambda: robot.status("wrist").level == b"\x00")
 
 
 def test_R14_start_log_maps_indices_to_joints() -> None:

@@ -61,8 +61,10 @@ def test_stale_camera_stops_the_actions_and_is_named(node: NodeProcess, robot: R
     robot.alive.remove("top")
     time.sleep(0.6)
     assert robot.is_silent()
-    wait_for("diagnostics that name it", lambda: robot.status("top").level == b"\x02")
-    assert "top" in robot.status("decisions").message
+    # Not the level alone: right after activation every source without a message is at ERROR.
+    wait_for("diagnostics that name it", lambda: "stopped" in robot.status("top").message)
+    assert robot.status("top").level == b"\x02"
+    wait_for("the reason", lambda: "camera 'top'" in robot.status("decisions").message)
     assert robot.status("wrist").level == b"\x00"
     assert node.log.count("no actions: camera 'top'") == 1
     robot.alive.add("top")
@@ -144,7 +146,8 @@ def test_R16_non_finite_joints_are_dropped(node: NodeProcess, robot: Robot) -> N
     robot.make_joints = lambda: joint_state(positions={"elbow": float("nan")})
     wait_for("silence", lambda: robot.is_silent(0.5))
     assert all(np.isfinite(chunk_array(chunk)).all() for chunk in robot.chunks)
-    wait_for("diagnostics", lambda: robot.status("joint_states").level == b"\x02")
+    wait_for("diagnostics that name it", lambda: "elbow = nan" in robot.status("joint_states").message)
+    assert robot.status("joint_states").level == b"\x02"
 
 
 def test_R26_instruction_from_the_topic_replaces_the_parameter(node: NodeProcess, robot: Robot) -> None:
