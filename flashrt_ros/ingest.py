@@ -134,7 +134,7 @@ class _Joints(_Source):
     def reasons(self, now_ns: int) -> list[Reason]:
         reasons = self.tracker.reasons(now_ns)
         if reasons and self.still_dropping(now_ns, self.max_age):
-            reasons.append((self.last_problem, "messages dropped"))
+            reasons.append((self.last_problem, f"{JOINT_STATES}: messages dropped"))
         return reasons
 
     def mark_used(self) -> None:

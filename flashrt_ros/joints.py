@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from flashrt_ros.freshness import too_old
+from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameters import JointConfig
 
 NEVER: Final = -1
@@ -120,7 +121,10 @@ class JointTracker:
         if not seen.any():
             there = f"; the messages name {', '.join(self._others)}" if self._others else ""
             return [
-                (f"{self._topic}: none of the {len(self._names)} joints was ever seen{there}", "never seen")
+                (
+                    f"{self._topic}: none of the {len(self._names)} joints was ever seen{there}",
+                    f"{JOINT_STATES}: never seen",
+                )
             ]
         reasons = []
         if not seen.all():
@@ -131,7 +135,7 @@ class JointTracker:
             reasons.append(
                 (
                     f"{self._topic}: {missing} never seen; there are {', '.join(there_too)}",
-                    f"missing {missing}",
+                    f"{JOINT_STATES}: missing {missing}",
                 )
             )
         old = seen & (now_ns - self._stamps_ns > self._max_age * 1e9)
@@ -140,7 +144,7 @@ class JointTracker:
             worst = int(np.argmin(np.where(old, self._stamps_ns, np.iinfo(np.int64).max)))
             why = too_old(int(self._stamps_ns[worst]), int(self._arrivals_ns[worst]), now_ns, self._max_age)
             which = "" if old.all() else f" of {names}"
-            reasons.append((f"{self._topic}{which} {why}", f"old{which}"))
+            reasons.append((f"{self._topic}{which} {why}", f"{JOINT_STATES}: old{which}"))
         return reasons
 
     def state(self) -> np.ndarray:

@@ -26,7 +26,8 @@ from flashrt_ros.statistics import Summary
 FRONT = SourceFacts("front", "/front/image_raw", True, 0.25, 29.97, 0.03, 300, 250, SourceCounts(50, 49))
 OPTIONAL = replace(FRONT, required=False)
 OLD = NotReady(
-    ("camera 'front' too old: 1.20 s", "joint_states: elbow never seen"), ("front: too old", "missing elbow")
+    ("camera 'front' too old: 1.20 s", "joint_states: elbow never seen"),
+    ("front: too old", "joint_states: missing elbow"),
 )
 JOINTS = SourceFacts("joint_states", "/joint_states", True, 0.1, 99.0, 0.01)
 DECISIONS = DecisionFacts(

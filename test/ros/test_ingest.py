@@ -183,7 +183,7 @@ def test_refused_messages_are_not_called_silence() -> None:
     rig.put("wrist", image(late), late)
     rig.put("joint_states", joints(late, "ab", math.nan, 0.0), late)
     missing = rig.refused(late + MS)
-    assert missing.keys == ("old", "messages dropped", "front: no usable image")
+    assert missing.keys == ("joint_states: old", "joint_states: messages dropped", "front: no usable image")
     assert "a = nan" in missing.reasons[1]
     assert "for 1.00 s" in missing.reasons[2]
     assert "step 3" in missing.reasons[2]
@@ -232,7 +232,7 @@ def test_R3_encoding_of_each_camera_is_told_once() -> None:
 def test_R15_R27_reasons_name_what_is_missing() -> None:
     """When nothing moves the user reads which source is missing, and whether it ever came."""
     rig = Rig()
-    assert rig.refused(T0).keys == ("never seen", "front: never seen", "wrist: never seen")
+    assert rig.refused(T0).keys == ("joint_states: never seen", "front: never seen", "wrist: never seen")
     rig.put("front", image(T0), T0)
     rig.put("joint_states", joints(T0, "bx"), T0)
     texts = str(rig.refused(T0 + S))
@@ -298,7 +298,7 @@ def test_R19_R21_stamps_that_cannot_be_believed() -> None:
         rig.put("joint_states", joints(now), now)
     assert rig.seen(T0 + 2 * MS).stamps_ns["front"] == T0 + 2 * MS
     assert [kind for kind, _ in rig.said] == ["zero stamp", "future stamp"]
-    assert rig.refused(T0 + 2 * S).keys == ("old", "front: stopped", "wrist: stopped")
+    assert rig.refused(T0 + 2 * S).keys == ("joint_states: old", "front: stopped", "wrist: stopped")
 
 
 def test_stamp_source_header_drops_what_it_cannot_use() -> None:

@@ -75,7 +75,7 @@ def test_R13_several_publishers_are_merged_with_an_age_per_joint() -> None:
     ((text, key),) = state.reasons(700 * MS)
     assert "of c stopped" in text
     assert "0.60 s ago, the limit is 0.5 s" in text
-    assert key == "old of c"
+    assert key == "joint_states: old of c"
 
 
 def test_R15_missing_joint_is_named_beside_what_is_there() -> None:

@@ -246,6 +246,15 @@ def test_source_that_comes_and_goes_is_told_once(
     assert sum("not ready" in text for _, text in run["events"]) == 4  # the report has them all
 
 
+def test_reasons_name_their_source(
+    tmp_path: Path, stub_policy: StubPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`old (35995)` sends nobody to the driver of the joints."""
+    messages = [m for m in recording(2000) if m[1] != "/joint_states" or m[0] < 500]
+    assert main(arguments(tmp_path, write_bag(tmp_path, messages))) == 0
+    assert "decisions not made, by reason: joint_states: old (" in capsys.readouterr().out
+
+
 def test_recording_that_breaks_off_is_reported_up_to_there(
     tmp_path: Path,
     stub_policy: StubPolicy,
