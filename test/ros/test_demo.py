@@ -227,10 +227,21 @@ def processes_of_domain(domain: str) -> list[str]:
     return found
 
 
+def default_hangup() -> None:
+    """In the child: tests under `nohup` hand their ignored SIGHUP on, and the demo respects that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-u", "-m", "flashrt_ros.demo", "--report", str(folder), *arguments]
     return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=default_hangup,
     )
 
 
