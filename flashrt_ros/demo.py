@@ -31,6 +31,7 @@ from flashrt_ros.demo_setup import (
     CHECKPOINT,
     checkpoint_folder,
     cpu_name,
+    device_refusal,
     package_file,
     set_environment,
 )
@@ -139,8 +140,10 @@ def run(settings: Settings) -> int:
                 drive(settings, log, children, monitor, view)
             finally:
                 monitor.close()
-    except (ChildDied, MonitorError) as error:
+    except ChildDied as error:
         failure = str(error)
+    except MonitorError as error:
+        failure = f"{error}; {children.complaint('policy_node')}"
     finally:
         rclpy.try_shutdown()
     return conclude(settings, log, children.exit_codes, failure)
@@ -293,6 +296,10 @@ def parse(arguments: Sequence[str] | None, start_s: float) -> Settings:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; returns its exit code (130 after Ctrl-C, 2 for a command line that cannot work)."""
     settings = parse(arguments, time.monotonic())
+    refusal = device_refusal(settings.device)
+    if refusal:
+        print(refusal, file=sys.stderr)
+        return 2
     try:
         settings.report.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=settings.report).close()

@@ -28,12 +28,15 @@ CHECKPOINT = {
 
 
 # What somebody who works on a robot has in the shell, and what would lead the demo's processes elsewhere: to
-# another middleware, through another profile, or to the machines of the real robot.
+# another middleware, through another profile, or to the machines of the real robot; or log lines of another
+# form, in which the demo does not find the node's errors.
 FOREIGN_VARIABLES = (
     "FASTDDS_BUILTIN_TRANSPORTS",
     "FASTDDS_DEFAULT_PROFILES_FILE",
     "FASTDDS_ENVIRONMENT_FILE",
     "FASTRTPS_DEFAULT_PROFILES_FILE",
+    "RCUTILS_COLORIZED_OUTPUT",
+    "RCUTILS_CONSOLE_OUTPUT_FORMAT",
     "RMW_FASTRTPS_PUBLICATION_MODE",
     "RMW_FASTRTPS_USE_QOS_FROM_XML",
     "ROS_DISCOVERY_SERVER",
@@ -81,6 +84,22 @@ def checkpoint_folder() -> Path:
     for source in sorted([package / "make_checkpoint.py", *(package / "checkpoint").glob("*.py")]):
         key.update(source.read_bytes())
     return Path(".cache", f"demo_checkpoint_{key.hexdigest()[:16]}")
+
+
+def device_refusal(device: str) -> str:
+    """What `load_policy` says of a device that this version does not run on; empty when it does."""
+    if device == "cpu":  # every version has it, and asking imports torch
+        return ""
+    from flashrt_kernels.errors import CheckpointError
+    from flashrt_kernels.policy import DEVICES, load_policy
+
+    if device in DEVICES:
+        return ""
+    try:
+        load_policy("", device=device)  # looks at the device before it looks for the folder
+    except CheckpointError as error:
+        return str(error)
+    raise AssertionError(f"load_policy took {device}, which is not in its DEVICES")
 
 
 def cpu_name() -> str:

@@ -65,6 +65,15 @@ class Children:
         lines = self.log_path(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
 
+    def complaint(self, name: str) -> str:
+        """The last error that `name` logged, else the end of its log; for the end of a sentence."""
+        path = self.log_path(name)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        errors = [line for line in lines if line.startswith(("[ERROR]", "[FATAL]"))]  # as rcutils writes them
+        if errors:
+            return f"{name} says (all of it in {path}):\n  | {errors[-1]}"
+        return f"{name} logged no error; the end of {path}:\n{self.tail(name)}"
+
     def check(self) -> None:
         """Raises ChildDied when one of the processes is not running any more."""
         for name, process in self._running.items():

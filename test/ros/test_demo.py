@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from flashrt_kernels import CheckpointError, load_policy
 from flashrt_ros import demo, demo_setup
 from flashrt_ros.demo_view import View
 from flashrt_ros.processes import ChildDied, Children
@@ -232,11 +233,12 @@ def default_hangup() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start_demo(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     command = [sys.executable, "-u", "-m", "flashrt_ros.demo", "--report", str(folder), *arguments]
     return subprocess.Popen(
         command,
-        cwd=ROOT,
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -266,14 +268,42 @@ def test_short_demo_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.dds
-def test_a_device_that_does_not_work_is_reported(tmp_path: Path) -> None:
-    """Lost otherwise: a demo that cannot run hangs, or ends without the node's reason."""
-    process = start_demo(tmp_path, "--device", "abacus", "--domain", os.environ["ROS_DOMAIN_ID"])
+def test_a_configure_that_fails_is_reported_in_the_words_of_the_node(tmp_path: Path) -> None:
+    """Lost otherwise: 'configure failed', and the reason stays in a file that nobody opens."""
+    (tmp_path / demo_setup.checkpoint_folder()).mkdir(parents=True)  # made, and emptied since
+    report = tmp_path / "report"
+    process = start_demo(report, "--domain", os.environ["ROS_DOMAIN_ID"], cwd=tmp_path)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 1
-    assert "abacus" in output
-    assert "configure" in output
-    assert (tmp_path / "report.html").exists()
+    assert "configure failed" in output
+    assert "[ERROR]" in output
+    assert "config.json" in output
+    assert (report / "report.html").exists()
+
+
+def test_a_node_without_an_error_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    """Lost otherwise: a node that hangs in configure leaves no hint on the screen."""
+    with Children(tmp_path) as children:
+        children.start("node", ["-c", "print('loading')"])
+        children.wait("node", timeout_s=20)
+        assert "loading" in children.complaint("node")
+        children.log_path("node").write_text(
+            "[ERROR] [1.5] [policy]: first\n[ERROR] [2.5] [policy]: last\nend\n"
+        )
+        assert children.complaint("node").endswith("[policy]: last")
+
+
+@pytest.mark.parametrize("device", ["cuda", "abacus"])
+def test_a_device_that_does_not_exist_is_refused_before_anything_starts(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lost otherwise: twelve seconds of starting processes for a sentence that was known at once."""
+    with pytest.raises(CheckpointError) as refused:
+        load_policy("", device=device)
+    assert device in str(refused.value)
+    assert demo.main(["--device", device, "--report", str(tmp_path / "report")]) == 2
+    assert capsys.readouterr().err == f"{refused.value}\n"
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize(
