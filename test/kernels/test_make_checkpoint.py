@@ -171,9 +171,6 @@ def test_interrupted_command_says_what_is_left(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
 ) -> None:
     """8 GB take a minute: Ctrl-C, or a batch system's SIGTERM, is no crash and leaves no half file."""
 
