@@ -1,7 +1,11 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Start the policy node, and configure and activate it.
 
-ros2 launch flashrt_ros policy.launch.py namespace:=arm params:=my_robot.yaml checkpoint:=/data/pi05_my_task
+    ros2 launch flashrt_ros policy.launch.py namespace:=arm params:=my_robot.yaml checkpoint:=/data/my_task
+
+Any topic of the node is remapped by `remaps`, in the form of a ROS command line:
+
+    remaps:="front/image_raw:=/cam/front wrist/image_raw:=/cam/wrist"
 """
 
 import os
@@ -39,14 +43,32 @@ ARGUMENTS = {
     "checkpoint": ("", "folder of the checkpoint; empty = the parameter file's"),
     "use_sim_time": ("false", "time from /clock"),
     "autostart": ("true", "configure and activate; false leaves that to a lifecycle manager"),
-    # A camera is remapped in the same way, or by `camera.<name>.topic` in the parameter file:
-    #   remappings=[("front/image_raw", "/camera/color/image_raw"), ...]
     "joint_states": ("joint_states", "topic of the joint states"),
     "joint_trajectory": (
         "joint_trajectory",
         "topic of the trajectories: /arm_controller/joint_trajectory, …",
     ),
+    "remaps": (
+        "",
+        "further topics, FROM:=TO with spaces between them: front/image_raw:=/cam/front ~/instruction:=/task",
+    ),
 }
+
+
+def parse_remaps(text: str) -> list[tuple[str, str]]:
+    """`a:=b c:=d` as pairs. Raises ValueError, before anything starts, naming what is not FROM:=TO."""
+    pairs = []
+    for word in text.split():
+        source, separator, target = word.partition(":=")
+        if not (source and separator and target) or ":=" in target:
+            raise ValueError(
+                f"remaps: '{word}' is not FROM:=TO; write for example "
+                'remaps:="front/image_raw:=/cam/front wrist/image_raw:=/cam/wrist"'
+            )
+        if source in (given for given, _ in pairs):
+            raise ValueError(f"remaps: '{source}' comes twice; one topic can go to one name")
+        pairs.append((source, target))
+    return pairs
 
 
 def start_policy(context: LaunchContext) -> list[LaunchDescriptionEntity]:
@@ -61,7 +83,9 @@ def start_policy(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         name="policy",
         namespace=value["namespace"],
         parameters=[value["params"], overrides],
-        remappings=[(topic, value[topic]) for topic in ("joint_states", "joint_trajectory")],
+        # Of two rules for one topic ROS takes the first: what was written out in `remaps` wins.
+        remappings=parse_remaps(value["remaps"])
+        + [(topic, value[topic]) for topic in ("joint_states", "joint_trajectory")],
         output="screen",
         emulate_tty=True,
     )
