@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_kernels.checkpoint.recipe import Recipe
-from flashrt_kernels.make_checkpoint import make_checkpoint
+from flashrt_kernels import load_policy
+from flashrt_kernels.make_checkpoint import main as make_checkpoint
+from flashrt_ros.parameters import NodeConfig, load_parameter_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -39,13 +40,29 @@ def test_readme_commands_are_checked_at_all() -> None:
     assert "ros2 launch flashrt_ros policy.launch.py" in text
 
 
-def test_readme_python_example_runs(
+def test_readme_python_example_runs_with_the_readme_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lost otherwise: the first lines of Python that a user tries fail."""
+    """Lost otherwise: the first lines of Python that a user tries fail, or do not fit the checkpoint."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"-m flashrt_kernels.make_checkpoint (.+)", readme)
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    make_checkpoint("checkpoint", Recipe(size="tiny", action_dim=7, state_dim=7, cameras=("front", "wrist")))
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 1
-    exec(compile(blocks[0], "README.md", "exec"), {})
-    assert "(8, 7)" in capsys.readouterr().out
+    assert make_checkpoint(command.replace("--size small", "--size tiny").split()) == 0
+    exec(compile(example, "README.md", "exec"), {})
+    assert "(8, 5)" in capsys.readouterr().out
+
+
+def test_readme_checkpoint_fits_the_example_parameter_file(tmp_path: Path) -> None:
+    """Lost otherwise: who follows the README in order is refused by names that do not match."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"-m flashrt_kernels.make_checkpoint pi05 \S+ (.+)", readme)
+    folder = tmp_path / "checkpoint"
+    assert (
+        make_checkpoint(["pi05", str(folder), *command.replace("--size small", "--size tiny").split()]) == 0
+    )
+    parameters = load_parameter_file(ROOT / "config" / "policy.yaml") | {"checkpoint": str(folder)}
+    policy = load_policy(folder)
+    notes = NodeConfig.from_dict(parameters).check_policy(policy)  # raises ConfigError where names differ
+    assert [note.rpartition(" ")[2] for note in notes] == ["front", "wrist"]
+    policy.close()
