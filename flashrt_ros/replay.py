@@ -38,6 +38,7 @@ from flashrt_ros.report import DecisionRecord, RunLog, write_report
 
 FRAMES = 12  # pictures of what the model saw, spread over the recording
 JOINT_SAMPLE_HZ = 50.0
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Outcome:
     warnings: Counter[str] = field(default_factory=Counter)  # kind → times told
     reasons: Counter[str] = field(default_factory=Counter)  # why a decision was not made → times
     cut_off: str = ""  # why the rest of the recording could not be read
+    interrupted_s: float | None = None  # bag time at which Ctrl-C ended it
 
 
 class Replay:
@@ -91,8 +93,8 @@ class Replay:
     ) -> Outcome:
         """Feed the first `limit_s` seconds of an open bag (all of it: None).
 
-        Raises BagError where topics are missing. Where the file cannot be read to its end, the outcome is
-        that of the part before.
+        Raises BagError where topics are missing. Where the file cannot be read to its end, or after Ctrl-C,
+        the outcome is that of the part before.
         """
         config = self._config
         required = (*(camera.name for camera in config.cameras if camera.required), JOINT_STATES)
@@ -104,7 +106,7 @@ class Replay:
         self._frame_period_ns = round(length_s / FRAMES * NS_PER_S)
         self._decider.flush()
         task = progress.add_task("replay", total=length_s, decisions=0)
-        cut_off = ""
+        cut_off, interrupted_s = "", None
         messages = bag.messages(wanted, connections, limit_s)
         try:
             for source, message, at_ns in messages:
@@ -112,12 +114,18 @@ class Replay:
                 self._now_ns = at_ns
                 self._take(source, message, at_ns, required)
                 progress.update(task, completed=self._t_s(at_ns), decisions=len(self._log.decisions))
+            self._decide_until(end_ns + 1)
         except BagError as error:
             cut_off, end_ns = str(error), self._now_ns
             self._warn("cut off", cut_off)
-        self._decide_until(end_ns + 1)
+            self._decide_until(end_ns + 1)
+        except KeyboardInterrupt:  # an hour of replay is not thrown away
+            interrupted_s, end_ns = self._t_s(self._now_ns), self._now_ns
+            self._event("interrupted")
         progress.update(task, completed=self._t_s(end_ns), decisions=len(self._log.decisions))
-        return self._outcome(bag, wanted, end_ns, cut_off)
+        outcome = self._outcome(bag, wanted, end_ns)
+        outcome.cut_off, outcome.interrupted_s = cut_off, interrupted_s
+        return outcome
 
     def _take(self, source: str, message: Any, at_ns: int, required: tuple[str, ...]) -> None:
         if isinstance(message, Damaged):
@@ -218,7 +226,7 @@ class Replay:
                 positions[self._joint_index[name]] = position
         self._log.joint_samples.append((self._t_s(at_ns), positions))
 
-    def _outcome(self, bag: Bag, wanted: dict[str, tuple[str, str]], end_ns: int, cut_off: str) -> Outcome:
+    def _outcome(self, bag: Bag, wanted: dict[str, tuple[str, str]], end_ns: int) -> Outcome:
         topics = bag.topics()
         in_bag = {wanted[topic.name][0]: topic.count for topic in topics if topic.name in wanted}
         self._log.source_counts = {
@@ -239,12 +247,12 @@ class Replay:
             too_late=sum(record.steps_consumed >= len(record.actions) for record in self._log.decisions),
             warnings=self._warnings,
             reasons=self._reasons,
-            cut_off=cut_off,
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: decided; 1: no decision; 2: bag, parameters or checkpoint were refused, or a bag broke off.
+    """0: decided; 1: no decision; 2: bag, parameters or checkpoint were refused, or a bag broke off;
+    130: Ctrl-C.
 
     What was decided before that is printed and reported all the same.
     """
@@ -256,6 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("[red]error:[/] ", end="")
         console.print(str(error), markup=False, highlight=False)
         return 2
+    except KeyboardInterrupt:
+        console.print("interrupted; there is no report")
+        return INTERRUPTED
 
 
 def _main(options: argparse.Namespace, console: Console) -> int:
@@ -288,6 +299,9 @@ def _main(options: argparse.Namespace, console: Console) -> int:
     console.print(f"report: {report}", markup=False, highlight=False)
     if outcome.cut_off:
         raise BagError(outcome.cut_off)
+    if outcome.interrupted_s is not None:
+        console.print(f"interrupted at {outcome.interrupted_s:.2f} s of the bag; the report ends there")
+        return INTERRUPTED
     return 0 if outcome.log.decisions else 1
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import sqlite3
 from itertools import islice
 from pathlib import Path
@@ -276,6 +278,41 @@ def test_recording_that_breaks_off_is_reported_up_to_there(
     assert "cannot be read beyond 0.650 s: chunk is damaged" in printed
     run = json.loads((tmp_path / "report_bag_mcap" / "run.json").read_text())
     assert len(run["decisions"]) == len(stub_policy.states) == 7
+
+
+def test_ctrl_c_reports_what_was_replayed(
+    tmp_path: Path,
+    stub_policy: StubPolicy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lost otherwise: an hour of replay ends in a traceback and nothing else."""
+    decide = stub_policy.decide
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if len(stub_policy.states) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return decide(*arguments, **options)
+
+    monkeypatch.setattr(stub_policy, "decide", interrupted)
+    assert main(arguments(tmp_path, write_bag(tmp_path, recording()))) == 130
+    printed = capsys.readouterr().out
+    assert "5 decisions in" in printed
+    assert re.search(r"interrupted at 0\.\d\d s of the bag; the report ends there", printed)
+    run = json.loads((tmp_path / "report_bag_mcap" / "run.json").read_text())
+    assert len(run["decisions"]) == 5
+    assert "interrupted" in [text for _, text in run["events"]]
+
+
+def test_ctrl_c_while_loading_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost otherwise: a traceback for whoever changes their mind during the minute that loading takes."""
+    monkeypatch.setattr(
+        "flashrt_ros.replay.load_policy_of", lambda config: signal.raise_signal(signal.SIGINT)
+    )
+    assert main(arguments(tmp_path, write_bag(tmp_path, recording(100)))) == 130
+    assert "interrupted; there is no report" in capsys.readouterr().out
 
 
 def test_report_that_cannot_be_written_stops_before_the_replay(
