@@ -93,6 +93,10 @@ class Inputs:
             for message, received_ns in samples:
                 self._ingest.put(name, message, arrival_ns(received_ns))
 
+    def silences(self) -> list[str]:
+        """What the graph tells of sources that never delivered anything."""
+        return [text for source in self.sources.values() if (text := source.silence()) is not None]
+
     def _arrivals(self, source: str) -> Callable[[int], int] | None:
         """Middleware's wall clock → node's clock; None before the first /clock, when no message has an age.
 

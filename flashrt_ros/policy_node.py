@@ -249,7 +249,8 @@ class PolicyNode(LifecycleNode):
         """Decision thread: no chunk this time."""
         text = self.health.reason_to_tell(skipped)
         if text is not None:
-            self.get_logger().warning(text)
+            hints = self.running.inputs.silences() if self.running is not None else []
+            self.get_logger().warning("; ".join([text, *hints]))
 
     def _on_fatal(self, error: Exception) -> None:
         """Decision thread: the policy failed. The transition belongs to the executor's thread (R48)."""
@@ -323,6 +324,11 @@ def main(args: list[str] | None = None, load_policy: Callable[[NodeConfig], Any]
         try:
             if node.get_parameter("autostart").value:
                 executor.create_task(node.start)
+            else:
+                node.get_logger().info(
+                    "unconfigured: waiting for a lifecycle manager or `ros2 lifecycle set` to configure and "
+                    "activate (with parameter autostart:=true the node does both itself)"
+                )
             while not signals.requested:
                 executor.spin_once(timeout_sec=0.1)
         finally:

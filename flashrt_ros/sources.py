@@ -119,12 +119,14 @@ class Source:
         self._asked = topic  # rclpy remaps what it is given: a resolved name would be remapped twice
         self.traffic = Traffic()
         self._reported: list[str] = []
+        self._type_name = ""
         self._node = node
         self._lock = threading.Lock()
         self._subscription: Any = None
 
     def subscribe(self, message_type: type, callback: Callable[..., None], group: Any) -> None:
         """Create the subscription; `conflicts` finds QoS conflicts, not events (see NeverExecuted)."""
+        self._type_name = f"{message_type.__module__.partition('.')[0]}/msg/{message_type.__name__}"
         self._subscription = self._node.create_subscription(
             message_type,
             self._asked,
@@ -172,6 +174,28 @@ class Source:
             )
         self._reported = texts
         return texts
+
+    def silence(self) -> str | None:
+        """Why nothing ever came, as far as the graph tells: a forgotten remap, another message type.
+
+        None when messages came or a fitting publisher is there. Looks at the graph: not for every decision.
+        """
+        if self.traffic.newest_ns:
+            return None
+        publishers = self._node.get_publishers_info_by_topic(self.topic)
+        others = sorted({publisher.topic_type for publisher in publishers} - {self._type_name})
+        if others:
+            return f"{self.topic} is published as {', '.join(others)}, this node asks for {self._type_name}"
+        if publishers:
+            return None
+        near = [
+            name
+            for name, types in self._node.get_topic_names_and_types()
+            if name != self.topic and (self._type_name in types or name.startswith(f"{self.topic}/"))
+            if self._node.count_publishers(name)
+        ]
+        there = f"; there is {', '.join(near[:5])}" if near else ""
+        return f"nobody publishes {self.topic}{there}"
 
     def _take_all(self) -> Iterable[tuple[Any, Any]]:
         raise NotImplementedError

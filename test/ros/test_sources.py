@@ -14,7 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from sensor_msgs.msg import Image, JointState
+from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String
 
 from flashrt_ros.inputs import InstructionTopic
@@ -244,6 +244,31 @@ def test_R61_remaps_that_swap_two_topics_are_applied_once(spun: Spun, on_demand:
     publisher.publish(image("wrist"))
     (sample,) = spun.until("the image", source.drain)
     assert sample.message.header.frame_id == "wrist"
+
+
+def test_silence_names_what_is_published_instead(spun: Spun) -> None:
+    """A forgotten remap or the wrong transport is the commonest mistake: "never seen" alone leaves the user
+    searching."""
+    listener, camera = spun.node("listener"), spun.node("camera")
+    source = open_source(listener, "front", Image, "front/image_raw", 1)
+    assert source.silence() == "nobody publishes /front/image_raw"
+
+    def says(words: str) -> None:
+        spun.until(words, lambda: words in str(source.silence()))
+
+    camera.create_publisher(CompressedImage, "front/image_raw/compressed", qos_profile_sensor_data)
+    says("there is /front/image_raw/compressed")
+    camera.create_publisher(Image, "cam/front", qos_profile_sensor_data)
+    says("/cam/front")
+    other = Spun()  # one DDS participant cannot give a topic two types
+    try:
+        other.node("other").create_publisher(CompressedImage, "front/image_raw", qos_profile_sensor_data)
+        says("is published as sensor_msgs/msg/CompressedImage")
+    finally:
+        other.close()
+    publisher = camera.create_publisher(Image, "front/image_raw", qos_profile_sensor_data)
+    connected(spun, source, publisher)
+    spun.until("the right publisher", lambda: source.silence() is None)
 
 
 def test_closed_source_is_silent(spun: Spun) -> None:
