@@ -57,7 +57,7 @@ ARGUMENTS = {
 
 def parse_remaps(text: str) -> list[tuple[str, str]]:
     """`a:=b c:=d` as pairs. Raises ValueError, before anything starts, naming what is not FROM:=TO."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for word in text.split():
         source, separator, target = word.partition(":=")
         if not (source and separator and target) or ":=" in target:

@@ -89,10 +89,15 @@ class NodeProcess:
         return self.process.wait(timeout_s)
 
     def kill(self) -> None:
-        """End what is still running."""
+        """End what is still running: first politely, because Fast DDS sometimes crashes in the surviving
+        process on the shared memory that a killed one leaves behind."""
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
 
 
 @contextmanager

@@ -66,8 +66,13 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     try:
         peer = Peer(tmp_path)
         yield peer
-        peer.process.kill()
-        peer.process.wait()
+        # Not SIGKILL: Fast DDS sometimes crashes on the shared memory that a killed process leaves behind.
+        peer.process.send_signal(signal.SIGINT)
+        try:
+            peer.process.wait(10)
+        except subprocess.TimeoutExpired:
+            peer.process.kill()
+            peer.process.wait()
         peer.node.destroy_node()
     finally:
         rclpy.try_shutdown()
