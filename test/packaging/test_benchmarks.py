@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as all_benchmarks
-from benchmarks import record
+from benchmarks import readme, record
 from benchmarks.record import Record, Target
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,3 +41,10 @@ def test_the_committed_results_belong_to_the_benchmarks(name: str) -> None:
     stored = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
     assert stored["benchmark"] == name
     assert stored["rows"]
+
+
+def test_the_readme_shows_the_committed_results() -> None:
+    """Else the README claims numbers that nobody measured."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text.split(readme.BEGIN)[1].split(readme.END)[0]
+    assert shown == readme.figures(), "run python -m benchmarks.readme"

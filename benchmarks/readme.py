@@ -1,0 +1,68 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The README's figures, from benchmarks/results.
+
+Usage, after `make bench`: python -m benchmarks.readme
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import RESULTS
+
+README = RESULTS.parent.parent / "README.md"
+BEGIN, END = "<!-- figures: python -m benchmarks.readme -->\n", "<!-- end of figures -->\n"
+
+# (benchmark, row as it is stored, words of the README)
+ROWS = (
+    ("decide", "small fp32 decide, ms", "one decision, `--size small`, two VGA cameras, fp32"),
+    ("decide", "tiny fp32 decide, ms", "one decision, `--size tiny`"),
+    (
+        "node_overhead",
+        "overhead of a decision, ms",
+        "what the node adds to a decision, two VGA cameras at 30 Hz",
+    ),
+    ("ingest", "rgb8, ms", "ingest of one VGA image, raw (taking it from DDS is in the row above)"),
+    ("ingest", "jpeg, ms", "ingest of one VGA image, JPEG"),
+)
+
+
+def figures(results: Path = RESULTS) -> str:
+    """Machine, percentiles in ms and memory growth as Markdown."""
+    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in results.glob("*.json")}
+    facts = records["decide"]
+    machine, versions = facts["machine"], facts["versions"]
+    threads = facts["settings"]["torch_threads"]
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['os']}, Python {versions['python']}, "
+        f"torch {versions['torch']} with {threads} threads, rclpy {versions['rclpy']}, {facts['date']}; "
+        "milliseconds:",
+        "",
+        "| | p50 | p95 | p99 | max |",
+        "|---|---|---|---|---|",
+    ]
+    for benchmark, quantity, words in ROWS:
+        row = records[benchmark]["rows"][quantity]
+        lines.append(
+            "| " + " | ".join([words, *(f"{row[name]:.3g}" for name in ("p50", "p95", "p99", "max"))]) + " |"
+        )
+    growth: dict[str, Any] = {t["name"]: t["measured"] for t in records["memory"]["targets"]}
+    decisions = records["memory"]["settings"]["decisions"]
+    load_s = records["load"]["rows"]["tiny, s"]["p50"]
+    lines += [
+        "",
+        f"Over {decisions:,} decisions of the node: {growth['tracemalloc slope']:.2g} bytes per decision "
+        f"traced, resident set {growth['growth of the resident set']:+.1f} MB. Loading `tiny`: {load_s:.2g} s (p50).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    README.write_text(before + BEGIN + figures() + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
