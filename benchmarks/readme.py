@@ -52,7 +52,7 @@ def figures(results: Path = RESULTS) -> str:
     lines += [
         "",
         f"Over {decisions:,} decisions of the node: {growth['tracemalloc slope']:.2g} bytes per decision "
-        f"traced, resident set {growth['growth of the resident set']:+.1f} MB. ",
+        f"traced, resident set {growth['growth of the resident set']:+.1f} MB.",
         f"Loading `tiny`: {load_s:.2g} s (p50).",
     ]
     return "\n".join(lines) + "\n"

@@ -228,9 +228,11 @@ def processes_of_domain(domain: str) -> list[str]:
     return found
 
 
-def default_hangup() -> None:
-    """In the child: tests under `nohup` hand their ignored SIGHUP on, and the demo respects that."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def default_signals() -> None:
+    """In the child: tests under `nohup` or in a background job hand ignored signals on, and the demo respects
+    that."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def start_demo(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
@@ -243,7 +245,7 @@ def start_demo(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.Po
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=default_hangup,
+        preexec_fn=default_signals,
     )
 
 
