@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,20 +70,53 @@ class Environment:
         yield
         self.installing.unlink()
 
-    def run(self, *arguments: str | Path) -> None:
-        """Runs `python …` of this environment from the source root. Raises BootstrapError when it fails."""
+    def run(self, *arguments: str | Path, shorten: Callable[[str], str] | None = None) -> None:
+        """Runs `python …` of this environment from the source root. Raises BootstrapError when it fails.
+
+        `shorten` maps each line of its output to what is printed; "" prints nothing.
+        """
         env = {
             key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "_ROS_WHEELS"))
         }
         env["PATH"] = f"{self.python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
         command = [str(self.python), *map(str, arguments)]
-        code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+        if shorten is None:
+            code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+        else:
+            with subprocess.Popen(command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE) as process:
+                for line in process.stdout or ():
+                    if short := shorten(line.rstrip()):
+                        print(short, flush=True)
+            code = process.returncode
         if code:
             raise BootstrapError(f"`{' '.join(command)}` failed with exit code {code}; see above.")
 
-    def pip(self, *arguments: str | Path) -> None:
-        bar = "on" if sys.stdout.isatty() else "off"
-        self.run("-m", "pip", "--disable-pip-version-check", "--no-input", *arguments, "--progress-bar", bar)
+    def pip(self, *arguments: str | Path, shorten: Callable[[str], str] | None = None) -> None:
+        bar = "on" if shorten is None and sys.stdout.isatty() else "off"
+        command = (
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--no-input",
+            *arguments,
+            "--progress-bar",
+            bar,
+        )
+        self.run(*command, shorten=shorten)
+
+
+def pip_progress(line: str) -> str:
+    """One line of `pip install` → what a person wants to see: each package as it arrives, with its size."""
+    words = line.split()
+    if not words or words[0] in ("Collecting", "Requirement", "Looking", "Successfully", "Processing"):
+        return ""
+    if words[0] == "Downloading" or words[:2] == ["Using", "cached"]:
+        file = words[-3] if words[-1].endswith(")") else words[-1]
+        name = "-".join(file.rpartition("/")[2].split("-")[:2])
+        return "" if ".metadata" in file else f"  {name} {' '.join(words[-2:])}"
+    if line.startswith("Installing collected packages:"):
+        return f"  unpacking {line.count(',') + 1} packages"
+    return line
 
 
 def say(text: str) -> None:
@@ -179,12 +212,12 @@ def install_requirements(env: Environment, names: list[str], torch_index: str, o
     started = time.monotonic()
     with env.interruptible():
         say(f"installing the build tools: about {DOWNLOAD_MB['build']} MB to download")
-        env.pip("install", "-r", REQUIREMENTS / "build.txt")
+        env.pip("install", "-r", REQUIREMENTS / "build.txt", shorten=pip_progress)
         if "runtime" in names:
             install_torch(env, torch_index)
         size = sum(DOWNLOAD_MB[name] for name in names)
         say(f"installing requirements/{{{','.join(names)}}}.txt: about {size} MB to download")
-        env.pip("install", *(f"--requirement={file}" for file in files))
+        env.pip("install", *(f"--requirement={file}" for file in files), shorten=pip_progress)
         env.run(ROOT / "tools" / "fix_ros_wheels.py")
     env.finish(python=python_minor(), requirements=wanted)
     say(f"installed in {time.monotonic() - started:.0f} s")
@@ -196,7 +229,7 @@ def install_package(env: Environment, old: dict[str, str]) -> None:
     wanted += old.get("requirements", "")  # built against one ROS release
     if old.get("package") == wanted:
         return
-    say("building the ROS messages and installing flashrt_ros: about 10 s")
+    say("building the ROS messages and installing flashrt_ros: 10 to 30 s")
     started = time.monotonic()
     wheels = env.folder / "wheel"
     shutil.rmtree(wheels, ignore_errors=True)

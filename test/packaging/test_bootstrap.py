@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bootstrap import BootstrapError, Environment, create, digest, reason_to_recreate
+from tools.bootstrap import BootstrapError, Environment, create, digest, pip_progress, reason_to_recreate
 
 ROOT = Path(__file__).resolve().parents[2]
 FIND_PYTHON = ROOT / "tools" / "find_python.sh"
@@ -126,3 +126,25 @@ def test_the_digest_sees_contents_and_names() -> None:
     assert digest([makefile]) != digest([manifest])
     assert digest([makefile, manifest]) == digest([manifest, makefile])
     assert digest([makefile, manifest]) != digest([makefile])
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "  Downloading fonttools-4.68.0-cp311-manylinux2014_x86_64.whl (5.5 MB)",
+            "  fonttools-4.68.0 (5.5 MB)",
+        ),
+        ("  Downloading numpy-2.4.6-cp311-linux.whl.metadata (62 kB)", ""),
+        ("Using cached https://index/numpy-2.4.6-cp311-linux.whl (16.4 MB)", "  numpy-2.4.6 (16.4 MB)"),
+        ("Collecting numpy==2.4.6 (from -r runtime.txt (line 5))", ""),
+        ("Installing collected packages: a, b, c", "  unpacking 3 packages"),
+        (
+            "ERROR: No matching distribution found for numpy==9",
+            "ERROR: No matching distribution found for numpy==9",
+        ),
+    ],
+)
+def test_pip_tells_what_arrives_and_hides_no_error(line: str, shown: str) -> None:
+    """Else the first run is 600 lines in which its own progress is lost, or fails without a reason."""
+    assert pip_progress(line) == shown
