@@ -73,7 +73,9 @@ def _line(log: RunLog, rates: Mapping[str, float]) -> str:
     facts = summary(log, rates)
     latency, age = facts["latency p50/p95/p99"], facts["age p50/p95/p99"]
     made, followed = facts["decisions"], facts["followed"]
-    return f"decisions {made}, followed {followed}, latency {latency}, age {age}, {facts['rates']}"
+    return (
+        f"decisions {made}, followed {followed}, latency p50/p95/p99 {latency}, age {age}, {facts['rates']}"
+    )
 
 
 def decision_rate(decisions: Sequence[DecisionRecord]) -> float:

@@ -111,9 +111,10 @@ def pip_progress(line: str) -> str:
     if not words or words[0] in ("Collecting", "Requirement", "Looking", "Successfully", "Processing"):
         return ""
     if words[0] == "Downloading" or words[:2] == ["Using", "cached"]:
+        size = " ".join(words[-2:]) if words[-1].endswith(")") else "(at hand)"
         file = words[-3] if words[-1].endswith(")") else words[-1]
         name = "-".join(file.rpartition("/")[2].split("-")[:2])
-        return "" if ".metadata" in file else f"  {name} {' '.join(words[-2:])}"
+        return "" if ".metadata" in file else f"  {name} {size}"
     if line.startswith("Installing collected packages:"):
         return f"  unpacking {line.count(',') + 1} packages"
     return line

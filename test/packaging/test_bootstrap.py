@@ -137,6 +137,7 @@ def test_the_digest_sees_contents_and_names() -> None:
         ),
         ("  Downloading numpy-2.4.6-cp311-linux.whl.metadata (62 kB)", ""),
         ("Using cached https://index/numpy-2.4.6-cp311-linux.whl (16.4 MB)", "  numpy-2.4.6 (16.4 MB)"),
+        ("  Using cached empy-4.2.1-py3-none-any.whl", "  empy-4.2.1 (at hand)"),
         ("Collecting numpy==2.4.6 (from -r runtime.txt (line 5))", ""),
         ("Installing collected packages: a, b, c", "  unpacking 3 packages"),
         (
