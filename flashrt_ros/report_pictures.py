@@ -275,7 +275,7 @@ PICTURES = (
     Picture(
         "joints.png",
         "Commanded and measured joint positions",
-        "Each orange line is the part of a chunk that was commanded until the next chunk replaced it.",
+        "Thick: the part of each chunk that was commanded until the next one replaced it; pale: the rest.",
         draw_joints,
     ),
     Picture("latency.png", "Latency", "Duration of the decisions and of their parts.", draw_latency),
