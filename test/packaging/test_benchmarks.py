@@ -48,3 +48,13 @@ def test_the_readme_shows_the_committed_results() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.split(readme.BEGIN)[1].split(readme.END)[0]
     assert shown == readme.figures(), "run python -m benchmarks.readme"
+
+
+def test_a_device_that_does_not_exist_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else `make bench DEVICE=cuda` ends in two tracebacks after some of the benchmarks."""
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--device", "cuda"])
+    with pytest.raises(SystemExit):
+        all_benchmarks.main()
+    assert "--device cuda: this version runs on cpu only" in capsys.readouterr().err
