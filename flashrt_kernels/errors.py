@@ -12,3 +12,7 @@ class ObservationError(ValueError):
 
 class GraphError(ValueError):
     """A kernel was called with arguments that break its declaration. Names the kernel and the argument."""
+
+
+class KernelBuildError(RuntimeError):
+    """Compiled kernels are missing, stale, or cannot be made or run here. Names the family and what to do."""
