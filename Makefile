@@ -7,7 +7,8 @@ VENV ?= .venv
 PYTHON ?=
 # Package index to take torch from; empty: pip's own. PyTorch's index of CPU builds saves a gigabyte.
 TORCH_INDEX ?=
-# Where the policy runs in `make demo` and `make bench`.
+# Where the policy runs in `make demo` and `make bench`. DEVICE=cuda also makes `make install` install what an NVIDIA
+# GPU needs and compile the kernels for it.
 DEVICE ?= cpu
 # Further arguments for python -m flashrt_ros.demo, for pytest, for the benchmarks.
 ARGS ?=
@@ -25,6 +26,7 @@ help: ## this list
 
 install: ## make the environment and build the package, if that is not done yet
 	@$(BOOTSTRAP) --venv $(VENV)
+	@$(if $(filter cuda%,$(DEVICE)),$(RUN) -m tools.install_cuda --torch-index '$(TORCH_INDEX)')
 
 demo: ## a simulated robot driven by the policy node; ends by itself; writes demo_report/
 	@echo "flashrt_ros: demo on $(DEVICE)"
@@ -43,7 +45,7 @@ test: lint ## lint, then all tests
 bench: install ## measure, print a table, write benchmarks/results/
 	$(RUN) -m benchmarks --device $(DEVICE) $(ARGS)
 
-ci-extra: install ## ROS 2 Jazzy, colcon, the wheel in an empty environment
+ci-extra: install ## ROS 2 Jazzy, colcon, the wheel in an empty environment, all kernels for all GPUs
 	@.ci/extra $(VENV)
 
 clean: ## remove what builds, tests and runs leave behind; keeps the environments
@@ -52,4 +54,4 @@ clean: ## remove what builds, tests and runs leave behind; keeps the environment
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove the environments too
-	rm -rf .venv .venv-jazzy .venv-colcon .venv-wheel
+	rm -rf .venv .venv-jazzy .venv-colcon .venv-wheel .venv-kernels

@@ -35,6 +35,19 @@ RUNTIME = [
     "torch>=2.6",
 ]
 
+# An NVIDIA GPU. torch must be a CUDA 13 build, which no requirement can say.
+CUDA = ["cupy-cuda13x>=14.0,<15", "cuda-bindings>=13.0,<14"]
+# The CUDA compiler, for python -m flashrt_kernels.build where the wheel came without compiled kernels.
+NVCC = [
+    "nvidia-cuda-nvcc==13.0.*",
+    "nvidia-nvvm==13.0.*",
+    "nvidia-cuda-crt==13.0.*",
+    "nvidia-cuda-runtime==13.0.*",
+    "nvidia-cuda-cccl==13.0.*",
+]
+# Kernels go into the wheel as sources and, where they were compiled before it, as fatbins.
+KERNELS = ["cuda/*.json", "cuda/src/*.cu", "cuda/src/*.cuh", "cuda/fatbin/*.fatbin", "cuda/fatbin/*.json"]
+
 
 class BinaryDistribution(Distribution):
     """Makes the wheel platform-specific: the message type supports are shared libraries."""
@@ -120,8 +133,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["flashrt_ros", "flashrt_ros.*", "flashrt_kernels", "flashrt_kernels.*"]),
-    package_data={"flashrt_kernels": ["data/*/*"]},
+    package_data={"flashrt_kernels": ["data/*/*", *KERNELS]},
     install_requires=RUNTIME,
+    extras_require={"cuda": CUDA, "build": NVCC},
     zip_safe=False,
     distclass=BinaryDistribution,
     cmdclass={"build_py": BuildPy},

@@ -15,4 +15,8 @@ class GraphError(ValueError):
 
 
 class KernelBuildError(RuntimeError):
-    """Compiled kernels are missing, stale, or cannot be made or run here. Names the family and what to do."""
+    """Compiled kernels are missing, stale, or cannot be made. Names the family and the command to run."""
+
+
+class DeviceError(RuntimeError):
+    """There is no such device, or its driver cannot run the kernels. Names what is there and what is needed."""

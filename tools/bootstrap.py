@@ -184,10 +184,15 @@ def torch_offers_cpu_build(env: Environment, version: str) -> bool:
     return f"{version}+cpu" in listing
 
 
+def torch_requirement() -> str:
+    """The pin of torch, `torch==X.Y.Z`."""
+    lines = (REQUIREMENTS / "runtime.txt").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("torch=="))
+
+
 def install_torch(env: Environment, index: str) -> None:
     """torch first and apart: it is most of the download, and may come from an index of its own."""
-    lines = (REQUIREMENTS / "runtime.txt").read_text(encoding="utf-8").splitlines()
-    requirement = next(line for line in lines if line.startswith("torch=="))
+    requirement = torch_requirement()
     version = requirement.removeprefix("torch==")
     if index:
         say(f"installing {requirement} from {index}")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flashrt_kernels.errors import KernelBuildError
+from flashrt_kernels.errors import DeviceError, KernelBuildError
 
 SOURCES = Path(__file__).resolve().parent / "src"
 FATBINS = Path(__file__).resolve().parent / "fatbin"
@@ -182,10 +182,10 @@ def usable(name: str, capability: Capability, folder: Path = FATBINS) -> bool:
 
 
 def check_driver(version: int) -> None:
-    """Raises KernelBuildError for a driver that is too old; `version` as of cuDriverGetVersion(), e.g. 13000."""
+    """Raises DeviceError for a driver that is too old; `version` as cuDriverGetVersion() returns it."""
     if version < MINIMUM_DRIVER:
         came = f"{version // 1000}.{version % 1000 // 10}"
-        raise KernelBuildError(
+        raise DeviceError(
             f"the NVIDIA driver supports CUDA {came}; 13.0 is needed: driver R580 or newer "
             "(nvidia-smi shows both versions)"
         )

@@ -26,7 +26,7 @@ KERNEL = re.compile(r"Compiling entry function '(\S+)' for")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 # ptxas says so when it serialises wgmma, or ignores setmaxnreg (C7508), which such a kernel is built on.
-SERIALISED = re.compile(r"Potential Performance Loss|C7508|C7510")
+LOSS = re.compile(r".*Potential Performance Loss.*")
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def compile_image(nvcc: Nvcc, family: Family, architecture: str, folder: Path) -
         file = folder / f"{family.name}.{number}.cubin"
         target = ["-cubin", f"-gencode=arch=compute_{number},code=sm_{number}", "-Xptxas=-v"]
     printed = run([str(nvcc.path), *target, *FLAGS, str(family.source), "-o", str(file)])
-    if warning := SERIALISED.search(printed):
-        raise KernelBuildError(f"{family.name} for {architecture}: {warning[0]}\n{printed}")
+    if warning := LOSS.search(printed):
+        raise KernelBuildError(f"{family.name} for {architecture}: {warning[0].strip()}")
     return Image(architecture, file, parse_resources(printed))
 
 
