@@ -1,7 +1,10 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Measurements on random checkpoints are only comparable when everybody has the same ones."""
 
+import errno
 import json
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from safetensors.torch import load_file
 
 from flashrt_kernels.checkpoint import random_weights
 from flashrt_kernels.checkpoint.layout import Kind, TensorSpec
-from flashrt_kernels.checkpoint.random_weights import StoredTensor, random_values, write_random
+from flashrt_kernels.checkpoint.random_weights import StoredTensor, random_values, round_to_bf16, write_random
 
 SPECS = [
     TensorSpec("a.weight", (33, 7), "linear"),
@@ -84,3 +87,37 @@ def test_mixed_dtypes_are_aligned_and_told_to_progress(tmp_path: Path) -> None:
     for entry in (value for key, value in json.loads(data[8 : 8 + length]).items() if key != "__metadata__"):
         assert (8 + length + entry["data_offsets"][0]) % {"F32": 4, "BF16": 2}[entry["dtype"]] == 0
     assert sum(written) == sum(tensor.size for tensor in tensors)
+
+
+def test_rounding_to_bf16_is_that_of_torch() -> None:
+    """A checkpoint must not depend on who rounds it: ties, subnormals and the largest values included."""
+    bits = np.arange(0, 1 << 32, 0x1001, dtype=np.uint64).astype(np.uint32)
+    ties = np.arange(0x8000, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32)
+    values = np.concatenate([bits, ties]).view(np.float32)
+    values = values[np.isfinite(values)]
+    want = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
+    np.testing.assert_array_equal(round_to_bf16(values), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_threads_and_their_pieces_do_not_show_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """Checkpoints made on a laptop and on a server must be the same file."""
+    write_random(tmp_path / "one", stored(dtype), seed=0)
+    monkeypatch.setattr(random_weights, "_CHUNK", 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7))
+    write_random(tmp_path / "other", stored(dtype), seed=0)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_disk_that_fills_up_ends_every_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that go on for a minute after the error, or an error that gets lost: worse than none."""
+
+    def full(file: int, piece: object, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_random(tmp_path / "out", stored(), seed=0)
+    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
