@@ -15,7 +15,7 @@ from flashrt_kernels.checkpoint.config import CONFIG_FILE, PolicyConfig, read_co
 from flashrt_kernels.checkpoint.dims import DIMS_FILE, ModelDims, read_dims
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.processors import read_processors
-from flashrt_kernels.checkpoint.tensors import check_finite, match, read_all
+from flashrt_kernels.checkpoint.tensors import Unscanned, check_finite, match, read_all
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer, find_tokenizer, load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
@@ -26,7 +26,8 @@ WEIGHTS_FILE = "model.safetensors"
 class LeRobotCheckpoint:
     """A verified checkpoint. `tensors` has exactly the policy's canonical keys, memory-mapped.
 
-    `notes` says where the files contradict each other harmlessly and which one was followed.
+    `notes` says where the files contradict each other harmlessly and which one was followed. `unscanned` is
+    what still has to be verified, where the reader was told not to look at every value.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class LeRobotCheckpoint:
     tokenizer: Tokenizer
     notes: tuple[str, ...] = ()
     origin: str = "lerobot"
+    unscanned: Unscanned | None = None
 
 
 @dataclass(frozen=True)
@@ -77,20 +79,24 @@ FORMATS: dict[str, PolicyFormat] = {
 }
 
 
-def load_lerobot(folder: str | Path, tokenizer: str | Path | None = None) -> LeRobotCheckpoint:
+def load_lerobot(
+    folder: str | Path, tokenizer: str | Path | None = None, *, scan: bool = True
+) -> LeRobotCheckpoint:
     """Reads and verifies the LeRobot checkpoint in `folder`.
 
-    The tokenizer comes from the folder, else from `tokenizer` (a file or a folder). Raises `CheckpointError`
-    naming file and key for anything missing, unexpected, mis-shaped, non-finite, contradictory or unreadable;
-    the small files are checked before the weights are opened.
+    The tokenizer comes from the folder, else from `tokenizer` (a file or a folder). Without `scan` the values
+    of the weights are not looked at: whoever brings them to a GPU passes `unscanned` to `Weights.verify`.
+
+    Raises `CheckpointError` naming file and key for anything missing, unexpected, mis-shaped, non-finite,
+    contradictory or unreadable; the small files are checked before the weights are opened.
     """
     try:
-        return _load(Path(folder).expanduser(), tokenizer)
+        return _load(Path(folder).expanduser(), tokenizer, scan)
     except OSError as error:  # permissions, a disk that fails, names that are too long
         raise CheckpointError(f"{folder}: cannot be read: {error}") from error
 
 
-def _load(folder: Path, tokenizer: str | Path | None) -> LeRobotCheckpoint:
+def _load(folder: Path, tokenizer: str | Path | None, scan: bool) -> LeRobotCheckpoint:
     _check_folder(folder)
     policy_type, config = read_config(folder, tuple(FORMATS))
     dims = read_dims(
@@ -106,18 +112,22 @@ def _load(folder: Path, tokenizer: str | Path | None) -> LeRobotCheckpoint:
             f"{text.source}: has ids up to {text.size - 1}, but the embedding table of {folder} has "
             f"{dims.vocab} rows; expected the tokenizer that the policy was trained with"
         )
+    tensors, unscanned = _read_weights(
+        folder / WEIGHTS_FILE, FORMATS[policy_type], dims, config.max_action_dim, scan
+    )
     return LeRobotCheckpoint(
         folder=folder,
         policy_type=policy_type,
         config=config,
         dims=dims,
-        tensors=_read_weights(folder / WEIGHTS_FILE, FORMATS[policy_type], dims, config.max_action_dim),
+        tensors=tensors,
         state_norm=processors.state_norm,
         action_norm=processors.action_norm,
         relative_action_mask=processors.relative_action_mask,
         rename_map=processors.rename_map,
         tokenizer=text,
         notes=processors.notes,
+        unscanned=unscanned,
     )
 
 
@@ -131,10 +141,15 @@ def _check_folder(folder: Path) -> None:
         raise CheckpointError(f"{folder / CONFIG_FILE}: no such file, expected a LeRobot checkpoint folder")
 
 
-def _read_weights(path: Path, form: PolicyFormat, dims: ModelDims, max_action_dim: int) -> dict[str, Tensor]:
+def _read_weights(
+    path: Path, form: PolicyFormat, dims: ModelDims, max_action_dim: int, scan: bool
+) -> tuple[dict[str, Tensor], Unscanned | None]:
     sizes = (
         DIMS_FILE if (path.parent / DIMS_FILE).exists() else f"the released variants named in {CONFIG_FILE}"
     )
-    tensors = match(path, read_all(path), form.tensors(dims, max_action_dim), form.canonical, sizes)
+    expected = form.tensors(dims, max_action_dim)
+    tensors, twins = match(path, read_all(path), expected, form.canonical, sizes, scan)
+    if not scan:
+        return tensors, Unscanned(path, twins)
     check_finite(path, tensors)
-    return tensors
+    return tensors, None

@@ -2,7 +2,8 @@
 """Safetensors files: opened without trust, compared with the expected tensors, checked to be finite."""
 
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,6 +20,26 @@ _FOREIGN_STARTS = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
     b"<": "an HTML or XML page, not a downloaded weight file",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """A second copy, `tensor`, of the tensor `name`, and what is wrong where the two differ."""
+
+    name: str
+    tensor: Tensor
+    problem: str
+
+
+@dataclass(frozen=True, eq=False)
+class Unscanned:
+    """What a reader that looked at names and sizes only leaves to others: `Weights.verify`.
+
+    That nothing in `file` is NaN or infinite, and that every one of `twins` is what it stands for.
+    """
+
+    file: Path
+    twins: tuple[Twin, ...]
 
 
 def read_all(path: Path) -> dict[str, Tensor]:
@@ -57,21 +78,22 @@ def _diagnosis(path: Path) -> str:
 
 def match(
     path: Path,
-    found: dict[str, Tensor],
+    found: Mapping[str, Tensor],
     expected: Iterable[TensorSpec],
     canonical: Callable[[str], str | None],
     sizes: str,
-) -> dict[str, Tensor]:
-    """The tensors of `found` under their canonical keys, exactly the expected ones.
+    scan: bool,
+) -> tuple[dict[str, Tensor], tuple[Twin, ...]]:
+    """The tensors of `found` under their canonical keys, exactly the expected ones, and their twins.
 
     `canonical` maps a key of the file to its canonical name, or to None when the tensor is to be ignored;
     `sizes` says where the expected sizes come from. Raises `CheckpointError` listing every missing,
-    unexpected, contradictory, mis-shaped or mis-typed tensor.
+    unexpected, mis-shaped or mis-typed tensor, and with `scan` every twin that differs.
     """
     specs = {spec.key: spec for spec in expected}
     tensors: dict[str, Tensor] = {}
     keys: dict[str, str] = {}  # canonical name → key in the file
-    unexpected, shapes, dtypes, repeated = [], [], [], []
+    unexpected, shapes, dtypes, twins = [], [], [], []
     for key, tensor in found.items():
         name = canonical(key)
         if name is None:
@@ -79,8 +101,9 @@ def match(
         if name not in specs:
             unexpected.append(key)
             continue
-        if name in tensors and not torch.equal(tensors[name], tensor):
-            repeated.append(f"{keys[name]} and {key} differ, but one stands for the other")
+        if name in tensors:
+            problem = f"{keys[name]} and {key} differ, but one stands for the other"
+            twins.append((tensor, Twin(name, tensors[name], problem)))
         if tuple(tensor.shape) != specs[name].shape:
             shapes.append(f"{key} is {list(tensor.shape)}, expected {list(specs[name].shape)}")
         if tensor.dtype not in _DTYPES:
@@ -91,15 +114,20 @@ def match(
         "unexpected": unexpected,
         f"wrong shape, sizes from {sizes}": shapes,
         "wrong dtype": dtypes,
-        "contradictory": repeated,
+        "contradictory": [t.problem for kept, t in twins if scan and not torch.equal(kept, t.tensor)],
     }
+    if any(problems.values()):
+        raise misfit(path, problems)
+    return {key: tensors[key] for key in specs}, tuple(twin for _, twin in twins)
+
+
+def misfit(path: Path, problems: Mapping[str, Sequence[str]]) -> CheckpointError:
+    """The error about tensors of `path`, for the caller to raise: kind of problem → what is concerned."""
     lines = [f"  {kind} ({len(names)}): {listed(names)}" for kind, names in problems.items() if names]
-    if lines:
-        raise CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
-    return {key: tensors[key] for key in specs}
+    return CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
 
 
-def check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raises `CheckpointError` listing every tensor of `path` that holds NaN or infinity."""
     bad = []
     for key, tensor in tensors.items():

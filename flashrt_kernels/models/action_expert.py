@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_kernels.activation import Activation
 from flashrt_kernels.checkpoint.dims import GemmaDims
 from flashrt_kernels.checkpoint.layout import EXPERT
 from flashrt_kernels.flow import time_embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
+from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.gemma import Cache, Span, block
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import ada_rms_norm
@@ -34,25 +36,24 @@ def norm_names(dims: GemmaDims) -> list[str]:
 
 
 def time_conditions(
-    tensors: dict[str, torch.Tensor], dims: GemmaDims, steps: int, min_period: float, max_period: float
+    w: Weights, dims: GemmaDims, steps: int, min_period: float, max_period: float
 ) -> TimeConditions:
-    """Fold the time MLP and every modulation for t = 1, 1 − 1/steps, … into constants."""
-    w, g = Weights(tensors, torch.float32), StaticGraph("time conditions")
-    time = g.input("time", (steps,), torch.float32)
-    x = g.call(
-        time_embedding, time=time, width=dims.width, min_period=min_period, max_period=max_period
-    )  # [steps, width]
-    x = linear(g, w, "time_mlp_in", x, activation="silu")
-    condition = linear(g, w, "time_mlp_out", x, activation="silu")
-    g.output("condition", condition)
-    for name in norm_names(dims):
-        g.output(name, linear(g, w, name + ".dense", condition))
-    g.plan()
+    """Fold the time MLP and every modulation for t = 1, 1 − 1/steps, … into constants on the device of `w`.
+
+    One layer after another, in fp32: no more than one weight is held at a time.
+    """
+
+    def folded(key: str, x: torch.Tensor, activation: Activation = "none") -> torch.Tensor:
+        weight, bias = w.once(key + ".weight"), w.once(key + ".bias")
+        return matmul(x=x, weight=weight, bias=bias, activation=activation)
+
     dt = -1.0 / steps
-    g.host("time")[:] = [1.0 + step * dt for step in range(steps)]  # LeRobot's rounding
-    g.replay()
-    modulation = {name: torch.from_numpy(g.read(name)) for name in norm_names(dims)}
-    return TimeConditions(torch.from_numpy(g.read("condition")), modulation)
+    time = torch.tensor([1.0 + step * dt for step in range(steps)], device=w.device)  # LeRobot's rounding
+    x = time_embedding(
+        time=time, width=dims.width, min_period=min_period, max_period=max_period
+    )  # [steps, width]
+    condition = folded("time_mlp_out", folded("time_mlp_in", x, "silu"), "silu")
+    return TimeConditions(condition, {name: folded(name + ".dense", condition) for name in norm_names(dims)})
 
 
 def velocity(
@@ -69,14 +70,14 @@ def velocity(
     """x [horizon, actions] at one step → velocity of the same shape, fp32."""
 
     def norm(name: str, h: Buffer) -> tuple[Buffer, Buffer]:
-        row = g.constant(name + " modulation", conditions.modulation[name])[step]
+        row = w.fixed(g, name + " modulation", conditions.modulation[name])[step]
         scale, shift, gate = (row[i * dims.width : (i + 1) * dims.width] for i in range(3))
         return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps, out_dtype=w.dtype), gate
 
     h = linear(g, w, "action_in_proj", x, out_dtype=RESIDUAL)
     if step == 0:
         g.mark("suffix.t1.embs", h)
-        g.mark("suffix.t1.adarms_cond", g.constant("condition", conditions.condition)[0])
+        g.mark("suffix.t1.adarms_cond", w.fixed(g, "condition", conditions.condition)[0])
     for i, cache in enumerate(caches):
         h = block(g, w, f"{EXPERT}layers.{i}.", dims, h, norm, cache, span)
         g.mark(f"suffix.step{step}.layer{i}", h)

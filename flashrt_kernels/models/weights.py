@@ -1,45 +1,77 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Checkpoint tensors as constants of graphs, in the layout and dtype that the kernels want."""
+"""Checkpoint tensors as constants of graphs, in the layout, dtype and memory that the kernels want."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 
+from flashrt_kernels.checkpoint.tensors import Unscanned, check_finite, misfit
+from flashrt_kernels.errors import CheckpointError
 from flashrt_kernels.graph import Buffer, StaticGraph
-from flashrt_kernels.matmul import matmul
+from flashrt_kernels.matmul import interleave, matmul
+from flashrt_kernels.models.upload import Progress, Upload
 
 # What the branches of a transformer add to, in every precision. Were it rounded to bf16 after each branch,
 # exact kernels would still put K/V and velocities of a full-size Pi0.5 off by 1.0 to 1.3 %; so: 0.4 to 0.6 %.
 RESIDUAL = torch.float32
 
 
-@dataclass(eq=False)
 class Weights:
     """Tensors by canonical key. `dtype`: of matmul weights and of what matmuls and attention read.
 
     Everything else, the residual stream included, is fp32.
 
-    Every constant is made once and shared by all graphs that ask for it. All are copies: `tensors` are mapped
-    from a file, and whoever replaces that file must neither change nor crash (SIGBUS) a policy that runs.
+    Every constant is made once, on `device`, and shared by all graphs that ask for it. All are copies:
+    `tensors` are mapped from a file, and whoever replaces that file must neither change nor crash (SIGBUS) a
+    policy that runs. A GPU gets the stored bytes and converts, stacks and interleaves them itself.
+
+    progress is told (bytes done, bytes in all).
     """
 
-    tensors: Mapping[str, torch.Tensor]
-    dtype: torch.dtype
-    _made: dict[str, torch.Tensor] = field(default_factory=dict)
+    def __init__(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        dtype: torch.dtype,
+        device: str | torch.device = "cpu",
+        progress: Progress | None = None,
+    ) -> None:
+        self.tensors, self.dtype, self.device = tensors, dtype, torch.device(device)
+        total = sum(tensor.nbytes for tensor in tensors.values())
+        self._upload = Upload(self.device, total, progress)
+        self._made: dict[str, torch.Tensor] = {}
 
     def matrix(self, g: StaticGraph, *keys: str) -> Buffer:
         """Matmul weights [outputs, inputs]; several keys are stacked along the outputs for one matmul."""
         return self._constant(g, " + ".join(keys), lambda: self._rows(keys, self.dtype))
 
     def pair(self, g: StaticGraph, gate: str, up: str) -> Buffer:
-        """Two matmul weights of one shape as [2, outputs, inputs]."""
+        """Two matmul weights of one shape [outputs, inputs], interleaved: [outputs/8, 2, 8, inputs]."""
         return self._constant(
-            g, f"{gate} | {up}", lambda: self._rows((gate, up), self.dtype).unflatten(0, (2, -1))
+            g, f"{gate} | {up}", lambda: interleave(*(self._rows((key,), self.dtype) for key in (gate, up)))
         )
+
+    def qkv(
+        self, g: StaticGraph, key_q: str, key_k: str, key_v: str, heads: int, kv_heads: int, head_dim: int
+    ) -> Buffer:
+        """Weights of queries, keys and values below each other: [(heads + 2·kv_heads)·head_dim, inputs].
+
+        The rows of each head of queries and keys are interleaved, its first half with its second; those of
+        values are in order.
+        """
+
+        def turned(key: str, heads: int) -> torch.Tensor:
+            halves = self._rows((key,), self.dtype).unflatten(0, (heads, 2, head_dim // 2))
+            return interleave(halves[:, 0], halves[:, 1]).flatten(0, 3)
+
+        def make() -> torch.Tensor:
+            return torch.cat(
+                [turned(key_q, heads), turned(key_k, kv_heads), self._rows((key_v,), self.dtype)]
+            )
+
+        return self._constant(g, " + ".join((key_q, key_k, key_v)), make)
 
     def patches(self, g: StaticGraph, key: str) -> Buffer:
         """A convolution whose stride is its size [outputs, channels, y, x] as a matmul weight.
@@ -60,12 +92,39 @@ class Weights:
     def repeated(self, g: StaticGraph, key: str, times: int) -> Buffer:
         """A fp32 table `times` times below itself: one row per image token."""
         if key not in self._made:
-            self._made[key] = self._rows((key,), torch.float32)
+            self._made[key] = self.once(key)
         return self._constant(g, f"{key} × {times}", lambda: self._made[key].repeat(times, 1))
+
+    def fixed(self, g: StaticGraph, name: str, tensor: torch.Tensor) -> Buffer:
+        """A fp32 constant that is no tensor of the checkpoint; a name always stands for the same values."""
+        return self._constant(g, name, lambda: tensor.to(self.device, torch.float32, copy=True))
+
+    def once(self, key: str) -> torch.Tensor:
+        """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it."""
+        return self._rows((key,), torch.float32)
+
+    def verify(self, unscanned: Unscanned | None) -> None:
+        """The graphs have what they need: check what the reader of the file did not, before anything runs.
+
+        Raises CheckpointError, with the words of a reader that scans, where a tensor holds NaN or infinity or
+        differs from its twin.
+        """
+        self._upload.finish()
+        if unscanned is None:
+            return
+        file, upload = unscanned.file, self._upload
+        differing = [t.problem for t in unscanned.twins if not upload.equal(self.tensors[t.name], t.tensor)]
+        if differing:
+            raise misfit(file, {"contradictory": differing})
+        suspects = upload.not_finite()
+        check_finite(file, {k: t for k, t in self.tensors.items() if k in suspects or k not in upload.seen})
+        if suspects:
+            raise CheckpointError(f"{file}: {sorted(suspects)} are finite there, but not on {self.device}")
 
     def release(self) -> None:
         """Let go of the file once a graph was composed; others, of any number of cameras, still can be."""
         self.tensors = {}
+        self._upload.close()
 
     def clear(self) -> None:
         """Let go of everything; graphs that were composed keep their constants."""
@@ -73,9 +132,12 @@ class Weights:
         self._made.clear()
 
     def _rows(self, keys: tuple[str, ...], dtype: torch.dtype) -> torch.Tensor:
-        if len(keys) == 1:
-            return self.tensors[keys[0]].to(dtype, copy=True)
-        return torch.cat([self.tensors[key].to(dtype) for key in keys])
+        sources = [self.tensors[key] for key in keys]
+        rows = [len(source) for source in sources]
+        made = torch.empty((sum(rows), *sources[0].shape[1:]), dtype=dtype, device=self.device)
+        for key, source, part in zip(keys, sources, made.split(rows), strict=True):
+            self._upload.fill(part, source, key)
+        return made
 
     def _constant(self, g: StaticGraph, name: str, make: Callable[[], torch.Tensor]) -> Buffer:
         if name not in self._made:
