@@ -9,6 +9,12 @@ from flashrt_kernels.checkpoint.fields import Fields, read_json
 DIMS_FILE = "model_dims.json"
 _WIDEST = 1_000_000
 _DEEPEST = 512
+# Sizes of a Gemma stack that kernels take in parts.
+_MULTIPLES = (
+    ("width", 2, "sine and cosine halves of the time embedding"),
+    ("mlp_dim", 8, "gate and up rows are interleaved in blocks of 8"),
+    ("head_dim", 16, "the halves of a head are interleaved in blocks of 8"),
+)
 
 
 @dataclass(frozen=True)
@@ -129,11 +135,10 @@ def _gemma(fields: Fields) -> GemmaDims:
         num_kv_heads=fields.integer("num_kv_heads", 1, _WIDEST),
         head_dim=fields.integer("head_dim", 2, _WIDEST),
     )
-    if dims.width % 2 or dims.head_dim % 2:
-        name = "width" if dims.width % 2 else "head_dim"
-        raise fields.error(
-            name, f"is {getattr(dims, name)}, expected an even number (sine and cosine halves)"
-        )
+    for name, multiple, reason in _MULTIPLES:
+        size = getattr(dims, name)
+        if size % multiple:
+            raise fields.error(name, f"is {size}, expected a multiple of {multiple}: {reason}")
     if dims.num_heads % dims.num_kv_heads:
         problem = f"is {dims.num_heads}, expected a multiple of num_kv_heads = {dims.num_kv_heads}"
         raise fields.error("num_heads", problem)

@@ -157,7 +157,15 @@ DAMAGES: dict[str, tuple[Damage, list[str]]] = {
         [DIMS, "vision.hidden_size is 48", "= 5"],
     ),
     "patches": (entry(DIMS, "vision", "patch_size", value=15), [DIMS, "vision.image_size is 56", "= 15"]),
-    "odd head": (entry(DIMS, "vlm", "head_dim", value=15), [DIMS, "vlm.head_dim is 15", "even"]),
+    "odd width": (entry(DIMS, "vlm", "width", value=63), [DIMS, "vlm.width is 63", "multiple of 2"]),
+    "half a block of a head": (
+        entry(DIMS, "vlm", "head_dim", value=24),
+        [DIMS, "vlm.head_dim is 24", "multiple of 16"],
+    ),
+    "half a block of an MLP": (
+        entry(DIMS, "expert", "mlp_dim", value=100),
+        [DIMS, "expert.mlp_dim is 100", "multiple of 8"],
+    ),
     "key heads": (entry(DIMS, "vlm", "num_kv_heads", value=3), [DIMS, "vlm.num_heads is 8", "= 3"]),
     "image size": (
         entry(CONFIG, "image_resolution", value=[70, 70]),
