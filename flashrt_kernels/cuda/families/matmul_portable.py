@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """The matmuls that run on every GPU: bf16 on mma.sync, and any types and sizes on the fp32 units.
 
-Which of them a declared kernel takes, and the `Epilogue`, is decided in `matmul.py`; here is how they are launched.
+Which of them a declared kernel takes, and the `Epilogue`, is decided in `matmul.py`; here is how they start.
 """
 
 from __future__ import annotations
