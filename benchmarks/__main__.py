@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from benchmarks.record import RESULTS
-from flashrt_kernels.policy import DEVICES
+from flashrt_ros.demo_setup import device_refusal
 
 # name → whether it takes --device
 BENCHMARKS = {"ingest": False, "load": True, "decide": True, "node_overhead": False, "memory": False}
@@ -24,8 +24,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--check", action="store_true", help="exit 1 when a promise was not kept")
     arguments = parser.parse_args()
-    if arguments.device not in DEVICES:
-        parser.error(f"--device {arguments.device}: this version runs on {', '.join(DEVICES)} only")
+    refusal = device_refusal(arguments.device)
+    if refusal:
+        parser.error(refusal)
     missed = []
     for name in arguments.only:
         command = [sys.executable, "-m", f"benchmarks.{name}"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flashrt_kernels.errors import CheckpointError, GraphError, ObservationError
+from flashrt_kernels.errors import CheckpointError, DeviceError, GraphError, KernelBuildError, ObservationError
 
 if TYPE_CHECKING:
     from flashrt_kernels.pixels import RawImage
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointError",
     "Chunk",
+    "DeviceError",
     "GraphError",
+    "KernelBuildError",
     "ObservationError",
     "Policy",
     "RawImage",

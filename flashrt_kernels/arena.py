@@ -50,6 +50,12 @@ class Plan:
     bytes: int
     bytes_without_reuse: int
 
+    @property
+    def front(self) -> int:
+        """Bytes up to the end of the last buffer that lies in front."""
+        ends = (p.offset + p.request.bytes for p in self.placements if p.request.in_front)
+        return max(ends, default=0)
+
     def describe(self, limit: int | None = None) -> str:
         """The plan as a table, in order of first use; `limit` keeps only the largest buffers."""
         shown = sorted(self.placements, key=lambda p: -p.request.bytes)[:limit]
@@ -123,8 +129,20 @@ def align_up(count: int, alignment: int) -> int:
     return -(-count // alignment) * alignment
 
 
-def allocate(bytes: int, device: str = "cpu", alignment: int = ALIGNMENT) -> torch.Tensor:
-    """One uint8 allocation of at least `bytes` that starts on an aligned address."""
+@dataclass(frozen=True)
+class Memory:
+    """An arena: uint8 on its device, and where the host writes the inputs at its front.
+
+    host: the arena itself on the CPU; elsewhere a page-locked copy of its first bytes.
+    """
+
+    arena: torch.Tensor
+    host: torch.Tensor
+
+
+def allocate(bytes: int, device: str | torch.device = "cpu", alignment: int = ALIGNMENT) -> Memory:
+    """One uint8 allocation of at least `bytes` that starts on an aligned address; its own host memory."""
     raw = torch.empty(bytes + alignment, dtype=torch.uint8, device=device)
     skip = -raw.data_ptr() % alignment
-    return raw[skip : skip + bytes]
+    memory = raw[skip : skip + bytes]
+    return Memory(memory, memory)

@@ -25,6 +25,10 @@ class Storage:
     uses: list[int] = field(default_factory=list)  # launches that read or write it, in order
     written: list[tuple[int, int]] = field(default_factory=list)  # byte ranges [start, end), sorted, apart
 
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
@@ -79,4 +83,5 @@ class Buffer:
 
 def copy_out(tensor: torch.Tensor) -> np.ndarray:
     """A copy as a NumPy array; NumPy has no bf16, so bf16 becomes float32 (exact)."""
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor.clone()).numpy()
+    host = tensor.to("cpu", copy=True)
+    return (host.float() if host.dtype == torch.bfloat16 else host).numpy()

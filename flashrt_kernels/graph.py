@@ -2,14 +2,13 @@
 """StaticGraph: compose kernels once, plan one arena, replay into fixed buffers.
 
 Composing validates every call and records it; planning turns lifetimes into offsets and binds every launch
-to fixed views; replaying runs that list. A launch whose results reach no output is kept in the plan but
+to fixed views; replaying runs that list, or on a GPU the one graph that was captured from it. A launch whose results reach no output is kept in the plan but
 runs only in replays with taps, so intermediates can be inspected in the very plan that produces the outputs.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +18,12 @@ import numpy as np
 import torch
 
 from flashrt_kernels import arena
+from flashrt_kernels.backend import Backend, Program, Step, backend_of
 from flashrt_kernels.buffer import Buffer, Storage, copy_out
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import Kernel
 
-Launch = Callable[[], Any]
+SMALL = 1 << 16  # bytes; inputs up to this size go to the device in every replay, larger ones when they are sent
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Node:
     arguments: Mapping[str, Buffer | None]
     parameters: Mapping[str, Any]
     section: str
+    workspace: Buffer | None = None
 
     def storages(self, written: bool) -> Iterator[Storage]:
         """Storages that the call writes, or those that it reads."""
@@ -51,27 +52,13 @@ class Mark:
     position: int
 
 
-def reference_launch(kernel: Kernel, tensors: Mapping[str, Any], parameters: Mapping[str, Any]) -> Launch:
-    """A launch on the CPU is the reference itself."""
-    return partial(kernel.reference, *tensors.values(), **parameters)
-
-
-# How a node becomes a launch, by device. Models and kernels never look at this.
-LAUNCHES: dict[str, Callable[[Kernel, Mapping[str, Any], Mapping[str, Any]], Launch]] = {
-    "cpu": reference_launch
-}
-
-
 class StaticGraph:
     """A fixed sequence of kernel calls over fixed buffers in one arena."""
 
-    def __init__(self, name: str, device: str = "cpu") -> None:
-        if device not in LAUNCHES:
-            raise GraphError(
-                f"{name}: no launches for device {device!r}; this version has {sorted(LAUNCHES)}"
-            )
-        self.name, self.device = name, device
-        self.timings: dict[str, float] = {}  # milliseconds of each section in the last replay
+    def __init__(self, name: str, device: str | Backend = "cpu") -> None:
+        """device: `cpu`, `cuda`, `cuda:1`, or the backend that several graphs share."""
+        self.name = name
+        self.backend = backend_of(device, name) if isinstance(device, str) else device
         self._storages: dict[str, Storage] = {}
         self._outputs: dict[str, Buffer] = {}
         self._marks: dict[str, Mark] = {}
@@ -79,8 +66,8 @@ class StaticGraph:
         self._section = ""
         self._plan: arena.Plan | None = None
         self._arena: torch.Tensor | None = None
-        self._launches: list[Launch] = []
-        self._program: list[tuple[str, list[Launch]]] = []
+        self._program: Program | None = None
+        self._layouts: dict[Any, arena.Plan] = {}  # the last layout, by what it was made from
         self._host: dict[str, np.ndarray] = {}
 
     # ---- compose ----
@@ -124,7 +111,13 @@ class StaticGraph:
             arguments[name] = self.buffer(label, shape, dtype)
         arguments = {name: arguments[name] for name in kernel.arguments}
         self._check_memory(kernel, arguments)
-        node = Node(kernel, arguments, call.parameters, self._section)
+        scratch = self.backend.workspace(kernel, arguments, call.parameters)
+        workspace = None
+        if scratch:
+            label = "/".join(part for part in (self._section, f"{index}.{kernel.name} workspace") if part)
+            workspace = self.buffer(label, (scratch,), torch.uint8)
+            workspace.storage.uses.append(index)
+        node = Node(kernel, arguments, call.parameters, self._section, workspace)
         self._nodes.append(node)
         for storage in (*node.storages(written=False), *node.storages(written=True)):
             storage.uses.append(index)
@@ -132,8 +125,7 @@ class StaticGraph:
             written = arguments[name]
             if written is not None:
                 written.mark_written()
-        results = tuple(arguments[name] for name in kernel.outputs)
-        return results[0] if len(results) == 1 else results
+        return kernel.results(arguments)
 
     def mark(self, name: str, buffer: Buffer) -> None:
         """Name what `buffer` holds at this point, for taps."""
@@ -215,6 +207,12 @@ class StaticGraph:
         Inputs lie in front, the largest first: one copy brings all the small ones to a device, and images are
         at the same place in every graph that shares the arena, whatever the length of its prompt.
         """
+        state = (reuse, len(self._nodes), len(self._storages), len(self._outputs), len(self._marks))
+        if state not in self._layouts:
+            self._layouts = {state: self._place(reuse)}
+        return self._layouts[state]
+
+    def _place(self, reuse: bool) -> arena.Plan:
         end = max(len(self._nodes) - 1, 0)
         kept = {buffer.storage for buffer in self._outputs.values()}
         requests = []
@@ -229,42 +227,46 @@ class StaticGraph:
             requests.append(arena.Request(s.name, s.shape, s.dtype, first, last, in_front=is_input))
         return arena.plan(requests, reuse)
 
-    def plan(self, reuse: bool = True, memory: torch.Tensor | None = None) -> None:
+    def plan(self, reuse: bool = True, memory: arena.Memory | None = None) -> None:
         """Fix the layout and bind every launch to views of one arena.
 
-        memory: uint8 from `arena.allocate`, at least `layout(reuse).bytes`; several graphs that never
+        memory: from `arena.allocate` or the backend, at least `layout(reuse).bytes`; several graphs that never
         replay at the same time may share it. None allocates.
         """
         layout = self.layout(reuse)
         if memory is None:
-            memory = arena.allocate(layout.bytes, self.device)
-        if memory.numel() < layout.bytes:
-            raise GraphError(f"{self.name}: arena of {memory.numel()} bytes; the plan needs {layout.bytes}")
-        if memory.dtype != torch.uint8 or memory.data_ptr() % arena.ALIGNMENT:
-            raise GraphError(f"{self.name}: arena is not aligned uint8; expected memory of arena.allocate()")
+            memory = self.backend.allocate(layout.bytes, layout.front)
+        self._check_arena(memory, layout)
         offsets = {placement.request.name: placement.offset for placement in layout.placements}
-        self._plan, self._arena, self._offsets = layout, memory, offsets
-        self._launches = [
-            LAUNCHES[self.device](
-                node.kernel,
-                {name: None if b is None else self._view(b) for name, b in node.arguments.items()},
-                node.parameters,
-            )
-            for node in self._nodes
-        ]
+        self._plan, self._arena, self._offsets = layout, memory.arena, offsets
+        self._program = None
         needed = self._needed()
-        self._program = []
-        for index, node in enumerate(self._nodes):
-            if index not in needed:
-                continue
-            if not self._program or self._program[-1][0] != node.section:
-                self._program.append((node.section, []))
-            self._program[-1][1].append(self._launches[index])
-        self._host = {
-            s.name: self._view(Buffer(s, s.shape)).numpy()
-            for s in self._storages.values()
-            if s.kind == "input"
-        }
+        steps = [Step(n.section, tuple(self._bind(n)), i in needed) for i, n in enumerate(self._nodes)]
+        inputs = [s for s in self._storages.values() if s.kind == "input"]
+        self._host = {s.name: host_view(memory.host, offsets[s.name], s) for s in inputs}
+        small = [s for s in inputs if s.bytes <= SMALL]
+        first = min((offsets[s.name] for s in small), default=0)
+        last = max((offsets[s.name] + s.bytes for s in small), default=0)
+        self._program = self.backend.program(self.name, steps, memory, (first, last))
+
+    def _check_arena(self, memory: arena.Memory, layout: arena.Plan) -> None:
+        if not isinstance(memory, arena.Memory) or memory.arena.dtype != torch.uint8:
+            raise GraphError(f"{self.name}: arena is not aligned uint8; expected memory of arena.allocate()")
+        if memory.arena.data_ptr() % arena.ALIGNMENT:
+            raise GraphError(f"{self.name}: arena is not aligned uint8; expected memory of arena.allocate()")
+        if memory.arena.numel() < layout.bytes:
+            raise GraphError(
+                f"{self.name}: arena of {memory.arena.numel()} bytes; the plan needs {layout.bytes}"
+            )
+        if memory.host.numel() < layout.front:
+            raise GraphError(
+                f"{self.name}: {memory.host.numel()} bytes of inputs; the plan needs {layout.front}"
+            )
+
+    def _bind(self, node: Node) -> Sequence[Any]:
+        tensors = {name: None if b is None else self._view(b) for name, b in node.arguments.items()}
+        workspace = None if node.workspace is None else self._view(node.workspace)
+        return self.backend.bind(node.kernel, tensors, node.parameters, workspace)
 
     def describe_plan(self, limit: int | None = None) -> str:
         """Table of buffers with offsets and lifetimes, and the totals with and without reuse."""
@@ -301,11 +303,30 @@ class StaticGraph:
 
     # ---- replay ----
 
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds of each section in the last replay."""
+        return {} if self._program is None else self._program.timings
+
     def host(self, name: str) -> np.ndarray:
-        """The input buffer as an array to write into, without a copy."""
+        """The input buffer as an array to write into, without a copy.
+
+        What is written reaches the device with the next replay; inputs of more than SMALL bytes only when they
+        are sent: see `send`.
+        """
         if name not in self._host:
             raise GraphError(f"{self.name}: no input {name!r}; it has {sorted(self._host)}")
         return self._host[name]
+
+    def send(self, name: str, bytes: int) -> None:
+        """Start bringing the first `bytes` of an input to the device; needed for inputs of more than SMALL bytes.
+
+        The host must not write there again before the next replay has ended.
+        """
+        if not 0 <= bytes <= self.host(name).nbytes:
+            raise GraphError(f"{self.name}: {bytes} bytes of {name!r}; it has {self.host(name).nbytes}")
+        assert self._program is not None
+        self._program.send(self._offsets[name], bytes)
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Copy into an input. Raises GraphError where shape or dtype differ."""
@@ -314,6 +335,8 @@ class StaticGraph:
             came = f"{list(array.shape)} {array.dtype}"
             raise GraphError(f"{self.name}: {name} is {came}; expected {list(target.shape)} {target.dtype}")
         np.copyto(target, array)
+        if target.nbytes > SMALL:
+            self.send(name, target.nbytes)
 
     def read(self, name: str) -> np.ndarray:
         """A copy of an output; bf16 comes as float32."""
@@ -328,39 +351,32 @@ class StaticGraph:
 
         Milliseconds by section are in `timings` afterwards.
         """
-        if self._arena is None:
+        if self._program is None:
             raise GraphError(f"{self.name}: replay() before plan()")
-        if taps:
-            return self._replay_tapped(taps)
-        timings = self.timings
-        for section, _ in self._program:
-            timings[section] = 0.0
-        with torch.inference_mode():  # no autograd bookkeeping: a tenth of the time of a small policy
-            start = time.perf_counter()
-            for section, launches in self._program:
-                for launch in launches:
-                    launch()
-                now = time.perf_counter()
-                timings[section] += 1e3 * (now - start)
-                start = now
-        return {}
-
-    def _replay_tapped(self, taps: Sequence[str]) -> dict[str, np.ndarray]:
+        if not taps:
+            self._program.replay()
+            return {}
         unknown = [tap for tap in taps if tap not in self._marks]
         if unknown:
             raise GraphError(f"{self.name}: no marks {unknown}; it has {list(self._marks)}")
-        at: dict[int, list[str]] = {}
+        copies: dict[str, np.ndarray] = {}
+        at: dict[int, list[Any]] = {}
         for tap in taps:
-            at.setdefault(self._marks[tap].position, []).append(tap)
-        copies = {tap: self._copy(tap) for tap in at.get(0, ())}
-        self.timings.update({node.section: 0.0 for node in self._nodes})
-        with torch.inference_mode():
-            for index, node in enumerate(self._nodes):
-                start = time.perf_counter()
-                self._launches[index]()
-                self.timings[node.section] += 1e3 * (time.perf_counter() - start)
-                copies.update({tap: self._copy(tap) for tap in at.get(index + 1, ())})
+            at.setdefault(self._marks[tap].position, []).append(partial(self._copy, tap, copies))
+        self._program.replay_all(at)
         return copies
 
-    def _copy(self, tap: str) -> np.ndarray:
-        return copy_out(self._view(self._marks[tap].buffer))
+    def _copy(self, tap: str, copies: dict[str, np.ndarray]) -> None:
+        copies[tap] = copy_out(self._view(self._marks[tap].buffer))
+
+    def close(self) -> None:
+        """Let go of launches and arena; the graph cannot replay any more."""
+        if self._program is not None:
+            self._program.close()
+        self._program, self._arena, self._host = None, None, {}
+        self._storages, self._nodes, self._marks, self._outputs = {}, [], {}, {}
+
+
+def host_view(memory: torch.Tensor, offset: int, storage: Storage) -> np.ndarray:
+    """The part of host memory that belongs to an input."""
+    return memory[offset : offset + storage.bytes].view(storage.dtype).view(storage.shape).numpy()

@@ -22,6 +22,7 @@ from flashrt_kernels.errors import GraphError
 
 FLOAT = (torch.float32, torch.bfloat16)
 FLOAT32 = (torch.float32,)
+FLOAT8 = (torch.float8_e4m3fn,)
 INT32 = (torch.int32,)
 UINT8 = (torch.uint8,)
 BOOL = (torch.bool,)
@@ -47,7 +48,11 @@ class Array(Protocol):
 
 @dataclass(frozen=True)
 class Argument:
-    """One array argument. `align`: address alignment in bytes that a launch may rely on; 0: one element."""
+    """One array argument.
+
+    align: address alignment in bytes that a launch may rely on; 0: one element.
+    on_request: an output that exists only where the caller gives it or its dtype.
+    """
 
     role: Literal["in", "out", "inout"]
     shape: str
@@ -55,6 +60,7 @@ class Argument:
     like: str | None = None  # an output takes the dtype of this argument unless told otherwise
     optional: bool = False
     align: int = 0
+    on_request: bool = False
 
     @property
     def written(self) -> bool:
@@ -67,10 +73,19 @@ def In(shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int
 
 
 def Out(
-    shape: str, dtypes: Dtypes = FLOAT, *, like: str | None = None, optional: bool = False, align: int = 0
+    shape: str,
+    dtypes: Dtypes = FLOAT,
+    *,
+    like: str | None = None,
+    optional: bool = False,
+    align: int = 0,
+    on_request: bool = False,
 ) -> Argument:
-    """An array that the kernel overwrites completely; allocated when the caller gives none."""
-    return Argument("out", shape, dtypes, like, optional, align)
+    """An array that the kernel overwrites completely; allocated when the caller gives none.
+
+    on_request: written and returned only where the caller gives it, or `<output>_dtype` to have it allocated.
+    """
+    return Argument("out", shape, dtypes, like, optional or on_request, align, on_request)
 
 
 def InOut(shape: str, dtypes: Dtypes = FLOAT, *, align: int = 0) -> Argument:
@@ -130,8 +145,16 @@ class Kernel:
         for name, (shape, dtype) in call.allocate.items():
             arguments[name] = torch.empty(shape, dtype=dtype, device=device)
         self.reference(**arguments, **call.parameters)
-        results = tuple(arguments[name] for name in self.outputs)
-        return results[0] if len(results) == 1 else results
+        return self.results(arguments)
+
+    def results(self, arguments: Mapping[str, Any]) -> Any:
+        """What a call returns: its output, or a tuple of several; None stands for one that was refused."""
+        written = [
+            array
+            for name in self.outputs
+            if (array := arguments[name]) is not None or not self.arguments[name].on_request
+        ]
+        return written[0] if len(written) == 1 else tuple(written)
 
     def _check_memory(self, arguments: Mapping[str, Any]) -> None:
         for name, array in arguments.items():
@@ -157,7 +180,8 @@ class Kernel:
         dtypes = {name: given.pop(f"{name}_dtype", None) for name in self.outputs}
         arguments: dict[str, Any] = {}
         for name, argument in self.arguments.items():
-            if name not in given and argument.role == "out":
+            wanted = not argument.on_request or dtypes.get(name) is not None
+            if name not in given and argument.role == "out" and wanted:
                 continue
             array = arguments[name] = given.pop(name, None)
             if array is not None:
@@ -195,7 +219,7 @@ class Kernel:
         return values
 
     def _check_array(self, name: str, argument: Argument, array: Array, symbols: dict[str, int]) -> None:
-        if not isinstance(array, Array):
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):  # isinstance(…, Array) takes ten times as long
             raise GraphError(f"{self.name}: {name} is {array!r}; expected {describe(argument)}")
         came = f"{list(array.shape)} {short(array.dtype)}"
         if array.dtype not in argument.dtypes:

@@ -1,5 +1,10 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Matrix products with fused epilogues. Weights are stored [outputs, inputs]; accumulation is fp32."""
+"""Matrix products with fused epilogues. Weights are stored [outputs, inputs]; accumulation is fp32.
+
+Outputs that an epilogue combines in pairs (gate and up; the two halves of a rotated head) are stored interleaved in
+blocks of BLOCK rows: BLOCK first ones, their BLOCK partners, and so on. One thread of a tensor core's result then
+holds both of a pair, whichever operand the weights are. `interleave` makes that order.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +48,25 @@ def matmul(
     out.copy_(y)
 
 
+BLOCK = 8  # rows; what a fragment of mma.sync or wgmma holds apart in one thread
+
+
+def interleave(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """[…, f, k] and [.., f, k] → […, f/8, 2, 8, k]: rows in blocks of 8, each beside its partners."""
+    pair = (first.unflatten(-2, (-1, BLOCK)), second.unflatten(-2, (-1, BLOCK)))
+    return torch.stack(pair, dim=-3)
+
+
 @kernel(
     x=In("rows k", FLOAT, align=16),
-    weight=In("2 f k", FLOAT, align=16),
-    out=Out("rows f", FLOAT, like="x"),
+    weight=In("blocks 2 8 k", FLOAT, align=16),
+    out=Out("rows blocks*8", FLOAT, like="x"),
 )
 def matmul_gelu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-    """gelu_tanh(x · weight[0]ᵀ) · (x · weight[1]ᵀ): gate and up of a Gemma MLP in one pass over x."""
-    both = F.linear(x.float(), weight.float().flatten(0, 1))  # [rows, 2·f]
-    gate, up = both.chunk(2, dim=1)
-    torch.mul(F.gelu(gate, approximate="tanh"), up, out=both[:, : gate.shape[1]])
-    out.copy_(both[:, : gate.shape[1]])
+    """gelu_tanh(x · gateᵀ) · (x · upᵀ), weight = interleave(gate, up): both of a Gemma MLP in one pass over x."""
+    both = F.linear(x.float(), weight.float().flatten(0, 2))  # [rows, 2·f]
+    gate, up = both.unflatten(1, (-1, 2, BLOCK)).unbind(2)  # [rows, f/8, 8] each
+    out.copy_(F.gelu(gate, approximate="tanh").mul_(up).flatten(1))
 
 
 @kernel(
@@ -61,22 +74,29 @@ def matmul_gelu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) ->
     weight=In("heads*head_dim+2*kv_heads*head_dim k", FLOAT, align=16),
     table=In("rows head_dim", FLOAT32),
     q_out=Out("rows heads*head_dim", FLOAT, like="x", optional=True),
-    k_out=Out("rows kv_heads*head_dim", FLOAT, like="x"),
-    v_out=Out("rows kv_heads*head_dim", FLOAT, like="x"),
-    multiples=[("head_dim", "2")],
+    k_out=Out("rows kv_heads*head_dim", FLOAT, like="x", optional=True),
+    v_out=Out("rows kv_heads*head_dim", FLOAT, like="x", optional=True),
+    multiples=[("head_dim", "16")],
 )
 def matmul_rope_qkv(
     x: torch.Tensor,
     weight: torch.Tensor,
     table: torch.Tensor,
     q_out: torch.Tensor | None,
-    k_out: torch.Tensor,
-    v_out: torch.Tensor,
+    k_out: torch.Tensor | None,
+    v_out: torch.Tensor | None,
     *,
     heads: int,
     kv_heads: int,
     head_dim: int,
 ) -> None:
-    """rope_qkv of x · weightᵀ: projection, rotation and the write into the cache in one pass over x."""
+    """rope_qkv of x · weightᵀ: projection, rotation and the write into the cache in one pass over x.
+
+    The rows of each head of q and k are interleave(first half, second half); those of v are in order.
+    heads = 0 with q_out=None: keys and values only; kv_heads = 0 with k_out=None and v_out=None: queries only.
+    """
     qkv = F.linear(x.float(), weight.float())  # [rows, (heads + 2·kv_heads)·head_dim]
+    turned = (heads + kv_heads) * head_dim
+    pairs = qkv[:, :turned].unflatten(1, (heads + kv_heads, -1, 2, BLOCK)).transpose(2, 3)
+    qkv = torch.cat([pairs.flatten(1), qkv[:, turned:]], dim=1)  # halves in order again
     rope_qkv.reference(qkv, table, q_out, k_out, v_out, heads=heads, kv_heads=kv_heads, head_dim=head_dim)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flashrt_kernels import arena
+from flashrt_kernels.backend import Backend, backend_of
 from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.errors import CheckpointError, ObservationError
@@ -26,7 +26,7 @@ from flashrt_kernels.pixels import RawImage
 log = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-DEVICES = {"cpu": "fp32"}  # device → default precision
+DEVICES = {"cpu": "fp32", "cuda": "bf16"}  # kind of device → default precision
 BUCKET, LARGEST_BUCKET = 32, 192  # prompt tokens
 MAX_IMAGE_BYTES = 1920 * 1200 * 4
 
@@ -36,7 +36,8 @@ class Chunk:
     """One decision.
 
     actions: float32 [horizon, D] in robot units.
-    timings: milliseconds of prepare (host work and copies), vision, prefix, action, and their total.
+    timings: milliseconds of prepare (host work and copies), vision, prefix, action, and their total; on a GPU
+    also gpu, from the first launch to the end of the last one.
     taps: copies of the intermediates that were asked for.
     """
 
@@ -47,31 +48,33 @@ class Chunk:
 
 def load_policy(
     folder: str | Path,
-    device: str = "cpu",
+    device: str | Backend = "cpu",
     precision: str | None = None,
     tokenizer: str | Path | None = None,
     num_inference_steps: int | None = None,
     *,
     max_image_bytes: int = MAX_IMAGE_BYTES,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Policy:
     """Load a checkpoint folder, plan every graph, and return a policy that is ready to decide.
 
-    device: `cpu`.
+    device: `cpu`, `cuda`, `cuda:1`, or a backend (`flashrt_kernels.cuda.backend.CudaBackend` with options).
     precision: `fp32` or `bf16`; None is the device's default.
     tokenizer: file or folder, for checkpoints without one.
     num_inference_steps: denoising steps; None is the checkpoint's own.
     max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
+    progress: called with (bytes of weights in place, bytes in all).
 
     Logs what the checkpoint's files contradict each other in. Raises CheckpointError naming file and key, or
-    the option that cannot be used.
+    the option that cannot be used; DeviceError where there is no such GPU; KernelBuildError where its kernels have
+    to be built first.
     """
-    if device not in DEVICES:
-        known = ", ".join(DEVICES)
-        raise CheckpointError(f"device={device!r}: this version runs on the CPU only; expected {known}")
-    precision = precision or DEVICES[device]
+    backend = backend_of(device) if isinstance(device, str) else device
+    kind = backend.device.type
+    precision = precision or DEVICES[kind]
     if precision not in PRECISIONS:
         raise CheckpointError(f"precision={precision!r}; expected one of {', '.join(PRECISIONS)}")
-    checkpoint = load_lerobot(Path(folder), tokenizer)
+    checkpoint = load_lerobot(Path(folder), tokenizer, scan=kind == "cpu")
     if checkpoint.policy_type not in MODELS:
         raise CheckpointError(f"{folder}: policy type {checkpoint.policy_type!r}; known: {', '.join(MODELS)}")
     steps = checkpoint.config.num_inference_steps if num_inference_steps is None else num_inference_steps
@@ -80,15 +83,17 @@ def load_policy(
             raise CheckpointError(f"{name}={value!r}; expected an integer of at least 1")
     for note in checkpoint.notes:
         log.warning("%s: %s", folder, note)
-    model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps)
-    return Policy(checkpoint, model, device, max_image_bytes)
+    model = MODELS[checkpoint.policy_type](
+        checkpoint, PRECISIONS[precision], steps, backend.device, progress
+    )
+    return Policy(checkpoint, model, backend, max_image_bytes)
 
 
 class Policy:
     """A loaded policy: one planned graph per prompt bucket, all in one arena. For one thread at a time."""
 
     def __init__(
-        self, checkpoint: LeRobotCheckpoint, model: Model, device: str, max_image_bytes: int
+        self, checkpoint: LeRobotCheckpoint, model: Model, backend: Backend, max_image_bytes: int
     ) -> None:
         config = checkpoint.config
         self.name = checkpoint.policy_type
@@ -98,7 +103,7 @@ class Policy:
         self.state_stats = dict(checkpoint.state_norm.stats)
         self.action_stats = dict(checkpoint.action_norm.stats)
         self._checkpoint = replace(checkpoint, tensors={})  # the model holds those that it needs
-        self._model, self._device = model, device
+        self._model, self._backend = model, backend
         self._max_image_bytes = max_image_bytes
         self._noise_shape = (config.chunk_size, config.max_action_dim)
         self._slots = slots_by_name(config.cameras, checkpoint.rename_map)
@@ -122,7 +127,10 @@ class Policy:
         self._plan(cameras)
 
     def _plan(self, cameras: Iterable[str]) -> None:
-        """One graph per prompt bucket; the old ones stay where `cameras` cannot be bound."""
+        """One graph per prompt bucket; the old ones stay where `cameras` cannot be bound.
+
+        Their arena is let go before the new one is allocated: a GPU may have no room for both.
+        """
         names = list(cameras)
         slots = [self.slot(name) for name in names]
         twice = sorted({slot for slot in slots if slots.count(slot) > 1})
@@ -136,13 +144,20 @@ class Policy:
         graphs = {}
         for tokens in buckets:
             graph = graphs[tokens] = StaticGraph(
-                f"{self.name}, {len(bound)} cameras, {tokens} tokens", self._device
+                f"{self.name}, {len(bound)} cameras, {tokens} tokens", self._backend
             )
             self._model.compose(graph, len(bound), tokens, self._max_image_bytes)
-        memory = arena.allocate(max(graph.layout().bytes for graph in graphs.values()), self._device)
+        layouts = [graph.layout() for graph in graphs.values()]
+        self._close_graphs()
+        memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))
         for graph in graphs.values():
             graph.plan(memory=memory)
         self._graphs, self.bound, self._last = graphs, bound, None
+
+    def _close_graphs(self) -> None:
+        for graph in self._graphs.values():
+            graph.close()
+        self._graphs, self.bound, self._last = {}, (), None
 
     def slot(self, name: str) -> str:
         """Full slot name of a camera given by any accepted name. Raises ObservationError for others."""
@@ -269,6 +284,7 @@ class Policy:
         """All inputs of one decision."""
         for i, frame in enumerate(frames.values()):
             frame.write(graph.host(f"image{i}.pixels"), graph.host(f"image{i}.info"))
+            graph.send(f"image{i}.pixels", frame.bytes)
         for i in range(len(frames), len(self.bound)):
             graph.host(f"image{i}.info")[:] = 0
         self._model.write_inputs(graph, ids, len(frames), state)
@@ -306,9 +322,10 @@ class Policy:
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Free weights and arena. The policy cannot decide any more."""
-        self._graphs, self._last = {}, None
+        """Free weights, graphs and arena. The policy cannot decide any more."""
+        self._close_graphs()
         self._model.weights.clear()
+        self._backend.release()
 
     def _check_open(self) -> None:
         if not self._graphs:

@@ -37,16 +37,16 @@ def rope(x: torch.Tensor, table: torch.Tensor, out: torch.Tensor, *, heads: int,
     qkv=In("rows heads*head_dim+2*kv_heads*head_dim", FLOAT),
     table=In("rows head_dim", FLOAT32),
     q_out=Out("rows heads*head_dim", FLOAT, like="qkv", optional=True),
-    k_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv"),
-    v_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv"),
+    k_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv", optional=True),
+    v_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv", optional=True),
     multiples=[("head_dim", "2")],
 )
 def rope_qkv(
     qkv: torch.Tensor,
     table: torch.Tensor,
     q_out: torch.Tensor | None,
-    k_out: torch.Tensor,
-    v_out: torch.Tensor,
+    k_out: torch.Tensor | None,
+    v_out: torch.Tensor | None,
     *,
     heads: int,
     kv_heads: int,
@@ -54,13 +54,15 @@ def rope_qkv(
 ) -> None:
     """Split a fused projection [q | k | v], rotate q and k, write k and v where the caller keeps its cache.
 
-    heads = 0 with q_out=None: the projection holds k and v only.
+    heads = 0 with q_out=None: the projection holds k and v only; kv_heads = 0 with k_out=None and v_out=None: q only.
     """
     q_width, kv_width = heads * head_dim, kv_heads * head_dim
     if q_out is not None:
         rotate(qkv[:, :q_width], table, q_out, heads, head_dim)
-    rotate(qkv[:, q_width : q_width + kv_width], table, k_out, kv_heads, head_dim)
-    v_out.copy_(qkv[:, q_width + kv_width :])
+    if k_out is not None:
+        rotate(qkv[:, q_width : q_width + kv_width], table, k_out, kv_heads, head_dim)
+    if v_out is not None:
+        v_out.copy_(qkv[:, q_width + kv_width :])
 
 
 def rotate(x: torch.Tensor, table: torch.Tensor, out: torch.Tensor, heads: int, head_dim: int) -> None:

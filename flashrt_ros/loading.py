@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def load_policy_of(config: NodeConfig) -> Policy:
     """`flashrt_kernels.load_policy` with the parameters of `config`.
 
-    Raises ConfigError for a checkpoint or tokenizer that is refused.
+    Raises ConfigError for a checkpoint, tokenizer or device that is refused.
     """
     import torch  # seconds: only whoever loads a policy pays for it
 
-    from flashrt_kernels import CheckpointError, load_policy
+    from flashrt_kernels import CheckpointError, DeviceError, KernelBuildError, load_policy
 
     if config.cpu_threads:
         torch.set_num_threads(config.cpu_threads)
@@ -30,5 +30,7 @@ def load_policy_of(config: NodeConfig) -> Policy:
             tokenizer=config.tokenizer or None,
             num_inference_steps=config.num_inference_steps or None,
         )
+    except (DeviceError, KernelBuildError) as error:
+        raise ConfigError(f"device '{config.device}' cannot be used: {error}") from error
     except (CheckpointError, OSError) as error:
         raise ConfigError(f"checkpoint '{config.checkpoint}' cannot be used: {error}") from error

@@ -9,5 +9,8 @@ from flashrt_kernels.checkpoint import LeRobotCheckpoint
 from flashrt_kernels.models.model import Model
 from flashrt_kernels.models.pi05 import Pi05
 
-# (checkpoint, dtype of matmul weights, denoising steps) → model
-MODELS: dict[str, Callable[[LeRobotCheckpoint, torch.dtype, int], Model]] = {Pi05.name: Pi05}
+Progress = Callable[[int, int], None]
+# (checkpoint, dtype of matmul weights, denoising steps, device of the weights, progress of loading) → model
+MODELS: dict[str, Callable[[LeRobotCheckpoint, torch.dtype, int, torch.device, Progress | None], Model]] = {
+    Pi05.name: Pi05
+}

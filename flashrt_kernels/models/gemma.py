@@ -12,7 +12,6 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.norm import rms_norm
-from flashrt_kernels.rope import rope
 
 # (key of the norm, x) → (normalised x, gate of the branch or None)
 Norm = Callable[[str, Buffer], tuple[Buffer, Buffer | None]]
@@ -81,8 +80,9 @@ def project(
     g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, split: bool
 ) -> Buffer:
     """Rotated queries [own, heads·head_dim]; rotated keys and values go into the cache."""
-    weight = w.matrix(g, *(f"{key}{name}_proj.weight" for name in ("q", "k", "v")))
+    q, k, v = (f"{key}{name}_proj.weight" for name in ("q", "k", "v"))
     head_dim = dims.head_dim
+    weight = w.qkv(g, q, k, v, dims.num_heads, dims.num_kv_heads, head_dim)
     common = {
         "x": h,
         "table": span.table,
@@ -95,8 +95,8 @@ def project(
         return g.call(matmul_rope_qkv, weight=weight, heads=dims.num_heads, **common)[0]
     q_width = dims.num_heads * head_dim
     g.call(matmul_rope_qkv, weight=weight[q_width:], q_out=None, heads=0, **common)
-    q = g.call(matmul, x=h, weight=weight[:q_width])
-    return g.call(rope, x=q, table=span.table, heads=dims.num_heads, head_dim=head_dim)
+    alone = common | {"kv_heads": 0, "k_out": None, "v_out": None}
+    return g.call(matmul_rope_qkv, weight=weight[:q_width], heads=dims.num_heads, **alone)[0]
 
 
 def prefix(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -32,15 +32,25 @@ class Pi05:
 
     name = "pi05"
 
-    def __init__(self, checkpoint: LeRobotCheckpoint, dtype: torch.dtype, steps: int) -> None:
-        """dtype: of matmul weights and activations. steps: denoising steps."""
+    def __init__(
+        self,
+        checkpoint: LeRobotCheckpoint,
+        dtype: torch.dtype,
+        steps: int,
+        device: torch.device,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """dtype: of matmul weights and activations. steps: denoising steps. device: of the weights.
+
+        progress: called with (bytes of weights in place, bytes in all).
+        """
         self.config, self.dims, self.steps = checkpoint.config, checkpoint.dims, steps
         self.action_norm = checkpoint.action_norm
         self.relative = checkpoint.relative_action_mask
         self.pad_id = checkpoint.tokenizer.pad_id
-        self.weights = Weights(checkpoint.tensors, dtype)
+        self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.conditions = time_conditions(
-            dict(checkpoint.tensors), self.dims.expert, steps, self.config.min_period, self.config.max_period
+            self.weights, self.dims.expert, steps, self.config.min_period, self.config.max_period
         )
 
     @staticmethod
@@ -138,8 +148,8 @@ class Pi05:
         actions = g.call(
             unnormalise,
             x=x,
-            offset=g.constant("action offset", torch.from_numpy(norm.offset)),
-            span=g.constant("action span", torch.from_numpy(norm.span)),
+            offset=self.weights.fixed(g, "action offset", torch.from_numpy(norm.offset)),
+            span=self.weights.fixed(g, "action span", torch.from_numpy(norm.span)),
             base=base,
             mul=norm.mul,
             sub=norm.sub,

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from flashrt_kernels import Policy, load_policy
+from flashrt_kernels.backend import CpuBackend
 
+CPU = CpuBackend()
 DATA = Path(__file__).resolve().parent.parent / "data"
 TINY, TOKENIZER = DATA / "tiny_pi05", DATA / "tokenizer_tiny"
 TOP, WRIST, EXTRA = (f"observation.images.{name}" for name in ("top", "wrist", "extra"))

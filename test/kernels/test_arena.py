@@ -97,6 +97,6 @@ def test_describe_can_be_limited_to_the_largest() -> None:
 def test_allocation_starts_aligned() -> None:
     """Offsets are promises about addresses; an unaligned base would break all of them."""
     for size in (0, 1, 1000, 4096):
-        memory = arena.allocate(size)
+        memory = arena.allocate(size).arena
         assert memory.numel() == size
         assert size == 0 or memory.data_ptr() % ALIGNMENT == 0

@@ -62,7 +62,7 @@ class Recorder:
 
     def run(self, reuse: bool, poison: bool, taps: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
         memory = arena.allocate(self.graph.layout(reuse).bytes)
-        memory.fill_(0xFF if poison else 0)  # 0xFF is NaN in every float format
+        memory.arena.fill_(0xFF if poison else 0)  # 0xFF is NaN in every float format
         self.graph.plan(reuse=reuse, memory=memory)
         for name, value in self.inputs.items():
             self.graph.write(name, value.numpy())
@@ -227,10 +227,10 @@ def test_launches_without_effect_on_outputs_run_only_for_taps() -> None:
     memory = arena.allocate(g.layout().bytes)
     g.plan(memory=memory)
     g.write("x", np.ones((2, 3), np.float32))
-    memory[g.layout().placements[-1].offset :] = 0
+    memory.arena[g.layout().placements[-1].offset :] = 0
     g.replay()
     assert g.layout().placements[-1].request.name == side.storage.name
-    assert memory[g.layout().placements[-1].offset :].eq(0).all()
+    assert memory.arena[g.layout().placements[-1].offset :].eq(0).all()
 
 
 def test_slices_write_one_buffer_from_several_calls() -> None:

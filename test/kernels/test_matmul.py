@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt_kernels.matmul import matmul, matmul_gelu_mul
+from flashrt_kernels.matmul import interleave, matmul, matmul_gelu_mul
 from test.kernels.support import check, dtypes, random, seeds, wide
 from test.kernels.test_activation import gelu_erf, gelu_tanh
 
@@ -59,12 +59,12 @@ def test_matmul(
 def test_matmul_gelu_mul(
     size: tuple[int, int, int], source: torch.dtype, target: torch.dtype, seed: int
 ) -> None:
-    """Gate is weight[0] and goes through the GELU, up is weight[1]."""
-    rows, f, k = size
+    """The first of each pair is the gate, which goes through the GELU; its partner is multiplied in."""
+    rows, f, k = size[0], 8 * size[1], size[2]
     rng = np.random.default_rng(seed)
-    x, weight = random(rng, (rows, k), source), random(rng, (2, f, k), source)
-    gate, up = (wide(x) @ wide(weight[i]).T for i in (0, 1))
-    check(matmul_gelu_mul, gelu_tanh(gate) * up, target, x=x, weight=weight)
+    x, weights = random(rng, (rows, k), source), random(rng, (2, f, k), source)
+    gate, up = (wide(x) @ wide(weights[i]).T for i in (0, 1))
+    check(matmul_gelu_mul, gelu_tanh(gate) * up, target, x=x, weight=interleave(weights[0], weights[1]))
 
 
 def test_accumulation_is_fp32_for_bf16_operands() -> None:

@@ -17,6 +17,7 @@ from flashrt_kernels import Chunk, Policy, load_policy
 from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.policy import MAX_IMAGE_BYTES
+from test.kernels.policies import CPU
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 TOLERANCE = 1e-4  # of the largest |reference| of each tensor
@@ -195,7 +196,7 @@ def test_norms_take_eps_from_the_checkpoint() -> None:
     checkpoint = load_lerobot(DATA / "tiny_pi05", DATA / "tokenizer_tiny")
     dims = replace(checkpoint.dims, rms_eps=0.5, vision=replace(checkpoint.dims.vision, layer_norm_eps=0.25))
     changed = replace(checkpoint, dims=dims)
-    policy = Policy(changed, Pi05(changed, torch.float32, 1), "cpu", MAX_IMAGE_BYTES)
+    policy = Policy(changed, Pi05(changed, torch.float32, 1, CPU.device), CPU, MAX_IMAGE_BYTES)
     nodes = next(iter(policy._graphs.values()))._nodes
     eps = {(node.kernel.name, node.parameters["eps"]) for node in nodes if "eps" in node.parameters}
     assert eps == {("layer_norm", 0.25), ("rms_norm", 0.5), ("ada_rms_norm", 0.5)}

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 import torch
 
-from flashrt_kernels import CheckpointError, ObservationError, Policy, RawImage, load_policy
+from flashrt_kernels import CheckpointError, DeviceError, ObservationError, Policy, RawImage, load_policy
 from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import MODES, make_normaliser
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.policy import MAX_IMAGE_BYTES, describe_statistics, slots_by_name
-from test.kernels.policies import DATA, EXTRA, STATE, TINY, TOKENIZER, TOP, WRIST, act, load, picture
+from test.kernels.policies import CPU, DATA, EXTRA, STATE, TINY, TOKENIZER, TOP, WRIST, act, load, picture
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_every_normalisation_mode_reaches_the_robot(mode: str) -> None:
     stats = dict(zip(MODES[mode], (low, high - low if mode == "MEAN_STD" else high), strict=False))
     norm = make_normaliser(TINY, "action", mode, stats, 5, 1e-8)
     changed = replace(checkpoint, action_norm=norm)
-    policy = Policy(changed, Pi05(changed, torch.float32, 2), "cpu", MAX_IMAGE_BYTES)
+    policy = Policy(changed, Pi05(changed, torch.float32, 2, CPU.device), CPU, MAX_IMAGE_BYTES)
     chunk = policy.decide({TOP: picture(1)}, STATE, "go", taps=["actions_normalized_padded"])
     want = norm.unnormalise(chunk.taps["actions_normalized_padded"][:, :5])
     np.testing.assert_allclose(chunk.actions, want, rtol=1e-6, atol=1e-6)
@@ -202,7 +202,7 @@ def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
     checkpoint = load_lerobot(TINY, TOKENIZER)
     mask = np.array([True, False, True, True, False])
     relative = replace(checkpoint, relative_action_mask=mask)
-    policies = [Policy(c, Pi05(c, torch.float32, 2), "cpu", MAX_IMAGE_BYTES) for c in (checkpoint, relative)]
+    policies = [Policy(c, Pi05(c, torch.float32, 2, CPU.device), CPU, MAX_IMAGE_BYTES) for c in (checkpoint, relative)]
     absolute, moved = (act(policy) for policy in policies)
     want = absolute + np.where(mask, np.array(STATE, np.float32), 0)
     np.testing.assert_allclose(moved, want, rtol=0, atol=1e-6)
@@ -212,7 +212,6 @@ def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
 # ---- loading ----
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "device": ({"device": "cuda"}, "device='cuda': this version runs on the CPU only; expected cpu"),
     "precision": ({"precision": "fp8"}, "precision='fp8'; expected one of fp32, bf16"),
     "steps": ({"num_inference_steps": 0}, "num_inference_steps=0; expected an integer of at least 1"),
     "steps in part": ({"num_inference_steps": 1.5}, "num_inference_steps=1.5; expected an integer"),
@@ -228,6 +227,13 @@ def test_option_that_cannot_be_used_is_refused(case: str) -> None:
     options, words = BAD_OPTIONS[case]
     with pytest.raises(CheckpointError, match=words):
         load_policy(**({"folder": TINY, "tokenizer": TOKENIZER} | options))
+
+
+@pytest.mark.parametrize("device", ["cuda:77", "abacus", "cuda:x"])
+def test_device_that_does_not_exist_is_refused(device: str) -> None:
+    """No silent fallback: a robot that should run on the GPU must not crawl on the CPU."""
+    with pytest.raises(DeviceError, match=f"device '{device}'"):
+        load_policy(TINY, tokenizer=TOKENIZER, device=device)
 
 
 def test_contradictions_of_the_checkpoint_are_logged(

@@ -67,6 +67,14 @@ def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype,
     assert torch.equal(outs["v_out"], v)
 
 
+def stored_rows(heads: int, head_dim: int) -> list[int]:
+    """Rows of rotated heads as the fused kernel wants them: 8 of the first half, their 8 partners, and so on."""
+    within = [
+        start + j for i in range(0, head_dim // 2, 8) for start in (i, head_dim // 2 + i) for j in range(8)
+    ]
+    return [head * head_dim + row for head in range(heads) for row in within]
+
+
 @given(sizes, st.integers(1, 3), st.integers(1, 40), dtypes, dtypes, st.booleans(), seeds)
 @settings(deadline=None)
 def test_matmul_rope_qkv(
@@ -79,8 +87,7 @@ def test_matmul_rope_qkv(
     seed: int,
 ) -> None:
     """A fused projection gives what its parts give, without rounding between them."""
-    rows, heads, head_dim = size
-    heads *= queries
+    rows, heads, head_dim = size[0], size[1] * queries, 8 * size[2]
     rng = np.random.default_rng(seed)
     positions = rng.integers(0, 50, rows)
     x = random(rng, (rows, width), source)
@@ -90,13 +97,27 @@ def test_matmul_rope_qkv(
     given_outs = outs if queries else outs | {"q_out": None}
     sizes_of = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
     table = table_of(positions.tolist(), head_dim)
-    matmul_rope_qkv(x=x, weight=weight, table=table, **given_outs, **sizes_of)
+    stored = torch.cat([weight[stored_rows((heads + kv_heads), head_dim)], weight[-kv_heads * head_dim :]])
+    matmul_rope_qkv(x=x, weight=stored, table=table, **given_outs, **sizes_of)
     q, k, v = np.split(wide(x) @ wide(weight).T, np.cumsum([heads * head_dim, kv_heads * head_dim]), axis=1)
     limit = 2**-8 if target == torch.bfloat16 else 2e-5
     if queries:
         compare(outs["q_out"], turn(q, positions, heads, 10000.0), limit)
     compare(outs["k_out"], turn(k, positions, kv_heads, 10000.0), limit)
     compare(outs["v_out"], v, limit)
+
+
+def test_matmul_rope_qkv_of_queries_alone() -> None:
+    """The last layer of a prefix computes its queries only for taps."""
+    rng = np.random.default_rng(1)
+    x, weight = random(rng, (3, 8)), random(rng, (32, 8))
+    table = table_of([4, 5, 6], 16)
+    stored = weight[stored_rows(2, 16)]
+    alone = {"k_out": None, "v_out": None, "heads": 2, "kv_heads": 0, "head_dim": 16}
+    q, k, v = matmul_rope_qkv(x=x, weight=stored, table=table, **alone)
+    assert k is None
+    assert v is None
+    compare(q, turn(wide(x) @ wide(weight).T, np.array([4, 5, 6]), 2, 10000.0), 2e-5)
 
 
 def test_rope_qkv_without_queries() -> None:

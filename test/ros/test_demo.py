@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from flashrt_kernels import CheckpointError, load_policy
+from flashrt_kernels import DeviceError, load_policy
 from flashrt_ros import demo, demo_setup
 from flashrt_ros.demo_view import View
 from flashrt_ros.processes import ChildDied, Children
@@ -295,12 +295,12 @@ def test_a_node_without_an_error_is_reported_with_the_end_of_its_log(tmp_path: P
         assert children.complaint("node").endswith("[policy]: last")
 
 
-@pytest.mark.parametrize("device", ["cuda", "abacus"])
+@pytest.mark.parametrize("device", ["cuda:77", "abacus"])
 def test_a_device_that_does_not_exist_is_refused_before_anything_starts(
     device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Lost otherwise: twelve seconds of starting processes for a sentence that was known at once."""
-    with pytest.raises(CheckpointError) as refused:
+    with pytest.raises(DeviceError) as refused:
         load_policy("", device=device)
     assert device in str(refused.value)
     assert demo.main(["--device", device, "--report", str(tmp_path / "report")]) == 2

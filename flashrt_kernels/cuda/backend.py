@@ -1,0 +1,81 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""The GPU as a backend of StaticGraph, and eager calls of single kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from flashrt_kernels import arena
+from flashrt_kernels.backend import Launch, Step
+from flashrt_kernels.cuda import families
+from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.options import CudaOptions
+from flashrt_kernels.cuda.program import CudaProgram
+from flashrt_kernels.kernel import Array, Kernel
+
+
+class CudaBackend:
+    """One GPU with one private stream; the graphs of a policy share it."""
+
+    def __init__(self, device: str = "cuda", options: CudaOptions | None = None) -> None:
+        """Raises GraphError without that GPU, KernelBuildError where its kernels cannot be used."""
+        self.gpu = Gpu(torch.device(device), options or CudaOptions())
+        self.device = self.gpu.device
+        self.stream = torch.cuda.Stream(self.device)
+        families.load()
+
+    def allocate(self, bytes: int, inputs: int) -> arena.Memory:
+        """The arena, zeroed (token ids must never be garbage, not even in a warm-up), and page-locked inputs."""
+        memory = arena.allocate(bytes, self.device)
+        memory.arena.zero_()
+        host = torch.zeros(max(inputs, 1), dtype=torch.uint8, pin_memory=True)
+        torch.cuda.current_stream(self.device).synchronize()
+        return arena.Memory(memory.arena, host)
+
+    def workspace(
+        self, kernel: Kernel, arguments: Mapping[str, Array | None], parameters: Mapping[str, Any]
+    ) -> int:
+        return families.scratch(kernel, self.gpu, arguments, parameters)
+
+    def bind(
+        self,
+        kernel: Kernel,
+        tensors: Mapping[str, torch.Tensor | None],
+        parameters: Mapping[str, Any],
+        workspace: torch.Tensor | None,
+    ) -> Sequence[Launch]:
+        with torch.cuda.device(self.device):
+            return families.maker(kernel)(self.gpu, tensors, parameters, workspace)
+
+    def program(
+        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+    ) -> CudaProgram:
+        with torch.cuda.device(self.device):
+            return CudaProgram(name, steps, memory, inputs, self.stream, self.gpu.options.graph)
+
+    def release(self) -> None:
+        """Torch keeps freed blocks for itself; a closed policy leaves them to others."""
+        torch.cuda.empty_cache()
+
+
+def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:
+    """Launch one kernel now, on torch's current stream: for PyTorch hosts and tests.
+
+    As calling the kernel, but on CUDA tensors and through its launches: outputs that are not given are allocated.
+    Returns the output, or a tuple when the kernel writes several. Raises GraphError as `Kernel.validate`.
+    """
+    families.load()
+    call = kernel.validate(given)
+    arguments = dict(call.arguments)
+    for name, (shape, dtype) in call.allocate.items():
+        arguments[name] = torch.empty(shape, dtype=dtype, device=gpu.device)
+    arguments = {name: arguments[name] for name in kernel.arguments}
+    bytes = families.scratch(kernel, gpu, arguments, call.parameters)
+    workspace = torch.empty(bytes, dtype=torch.uint8, device=gpu.device) if bytes else None
+    with torch.cuda.device(gpu.device):
+        for launch in families.maker(kernel)(gpu, arguments, call.parameters, workspace):
+            launch()
+    return kernel.results(arguments)

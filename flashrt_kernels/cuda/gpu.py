@@ -1,0 +1,80 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""One GPU: what it is capable of, and the compiled kernels loaded on it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import cupy
+import torch
+from cuda.bindings import driver
+
+from flashrt_kernels.cuda import manifest
+from flashrt_kernels.cuda.launch import checked
+from flashrt_kernels.cuda.options import CudaOptions
+from flashrt_kernels.errors import DeviceError, GraphError
+
+log = logging.getLogger(__name__)
+
+# (device index, family) → module, loaded once in a process; a module holds code only, no policy's data
+_MODULES: dict[tuple[int, str], Any] = {}
+
+
+class Gpu:
+    """A GPU as launches see it; paths are chosen by capability, never by a list of names."""
+
+    def __init__(self, device: torch.device, options: CudaOptions) -> None:
+        """Raises DeviceError without that GPU or with too old a driver, KernelBuildError for stale kernels."""
+        self.index = torch.cuda.current_device() if device.index is None else device.index
+        if self.index >= torch.cuda.device_count():
+            raise DeviceError(f"device {device}: there are {torch.cuda.device_count()} GPUs, counted from 0")
+        manifest.check_driver(checked(driver.cuDriverGetVersion()))
+        self.device, self.options = torch.device("cuda", self.index), options
+        properties = torch.cuda.get_device_properties(self.index)
+        self.name: str = properties.name
+        self.major, self.minor = properties.major, properties.minor
+        self.multiprocessors: int = properties.multi_processor_count
+        self.shared_memory: int = properties.shared_memory_per_block_optin  # bytes that one block may ask for
+        self.hopper = (self.major, self.minor) == (9, 0)
+        self.pdl = options.pdl and self.major >= 9
+        self._functions: dict[tuple[str, str], Any] = {}
+        self._shared: dict[tuple[str, str], int] = {}
+
+    def function(self, family: str, name: str, shared: int = 0) -> int:
+        """Handle (CUfunction) of a kernel, allowed to use `shared` bytes of dynamic shared memory."""
+        key = (family, name)
+        if key not in self._functions:
+            with cupy.cuda.Device(self.index):
+                self._functions[key] = self._module(family).get_function(name)
+        function = self._functions[key]
+        if shared > max(self._shared.get(key, 0), 48 << 10):
+            if shared > self.shared_memory:
+                raise GraphError(f"{name}: {shared} bytes of shared memory; {self.name} has {self.shared_memory}")
+            function.max_dynamic_shared_size_bytes = shared
+            self._shared[key] = shared
+        handle: int = function.kernel.ptr
+        return handle
+
+    def _module(self, family: str) -> Any:
+        key = (self.index, family)
+        if key not in _MODULES:
+            path = manifest.check(family)
+            if not manifest.covers(family, (self.major, self.minor)):
+                log.warning(
+                    "%s: no kernels of family %s for compute capability %d.%d: the driver translates them once now",
+                    self.name,
+                    family,
+                    self.major,
+                    self.minor,
+                )
+            _MODULES[key] = cupy.RawModule(path=str(path))
+        return _MODULES[key]
+
+    def describe(self) -> str:
+        """Name, capability and size, in words."""
+        free, total = torch.cuda.mem_get_info(self.index)
+        return (
+            f"{self.name}, compute capability {self.major}.{self.minor}, {self.multiprocessors} multiprocessors, "
+            f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        )

@@ -1,0 +1,121 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Bound steps → one captured CUDA graph: warm up, capture on a private stream, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from cuda.bindings import driver
+
+from flashrt_kernels import arena
+from flashrt_kernels.backend import Step, Tap, sections
+from flashrt_kernels.cuda.launch import checked
+
+
+class CudaProgram:
+    """The steps of one graph on one stream.
+
+    Everything is launched once while this is made, which shows what does not run, and is captured then. A replay
+    allocates nothing. Sections are timed by events that belong to the captured graph.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        stream: torch.cuda.Stream,
+        graph: bool,
+    ) -> None:
+        """inputs: byte range of what every replay sends. graph: capture; otherwise launch one by one."""
+        self.name, self.nodes = name, 0
+        self.timings: dict[str, float] = {}
+        self._steps, self._memory, self._inputs, self._stream = tuple(steps), memory, inputs, stream
+        self._runs = sections(steps)
+        self._events = [checked(driver.cuEventCreate(0)) for _ in range(len(self._runs) + 1)]
+        self._graph: Any = None
+        self._executable: Any = None
+        self.replay_all({})
+        if graph:
+            self._capture()
+        self.replay()  # brings a captured graph onto the device
+
+    # ---- replay ----
+
+    def send(self, offset: int, bytes: int) -> None:
+        """Start copying part of the page-locked inputs to the arena."""
+        part = slice(offset, offset + bytes)
+        with torch.cuda.stream(self._stream):
+            self._memory.arena[part].copy_(self._memory.host[part], non_blocking=True)
+
+    def replay(self) -> None:
+        """Send the small inputs, run every needed launch and wait for the end."""
+        first, last = self._inputs
+        self.send(first, last - first)
+        if self._executable is None:
+            with torch.cuda.stream(self._stream):
+                self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_DEFAULT)
+        else:
+            checked(driver.cuGraphLaunch(self._executable, self._stream.cuda_stream))
+        self._stream.synchronize()
+        self._read_events()
+
+    def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
+        """Launch every step one by one, also those that only taps need."""
+        first, last = self._inputs
+        self.send(first, last - first)
+        with torch.cuda.stream(self._stream):
+            for tap in taps.get(0, ()):
+                tap()
+            for done, step in enumerate(self._steps, 1):
+                for launch in step.launches:
+                    launch()
+                for tap in taps.get(done, ()):
+                    tap()
+        self._stream.synchronize()
+
+    def _read_events(self) -> None:
+        timings = dict.fromkeys((section for section, _ in self._runs), 0.0)
+        for (section, _), (start, end) in zip(self._runs, pairwise(self._events), strict=True):
+            timings[section] += checked(driver.cuEventElapsedTime(start, end))
+        timings["gpu"] = checked(driver.cuEventElapsedTime(self._events[0], self._events[-1]))
+        self.timings = timings
+
+    # ---- capture ----
+
+    def _launch(self, flags: driver.CUevent_record_flags) -> None:
+        """Every needed launch on the current stream, with an event before, between and after the sections."""
+        stream = self._stream.cuda_stream
+        checked(driver.cuEventRecordWithFlags(self._events[0], stream, int(flags)))
+        for (_, launches), event in zip(self._runs, self._events[1:], strict=True):
+            for launch in launches:
+                launch()
+            checked(driver.cuEventRecordWithFlags(event, stream, int(flags)))
+
+    def _capture(self) -> None:
+        """Thread-local: another thread may allocate or launch meanwhile, on streams of its own."""
+        stream = self._stream.cuda_stream
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        checked(driver.cuStreamBeginCapture(stream, mode))
+        try:
+            with torch.cuda.stream(self._stream):
+                self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
+        finally:
+            self._graph = checked(driver.cuStreamEndCapture(stream))
+        self._executable = checked(driver.cuGraphInstantiate(self._graph, 0))
+        self.nodes = checked(driver.cuGraphGetNodes(self._graph, 0))[1]
+        checked(driver.cuGraphUpload(self._executable, stream))
+
+    def close(self) -> None:
+        """Destroy the graph and its events; launches and arena are let go of."""
+        if self._executable is not None:
+            checked(driver.cuGraphExecDestroy(self._executable))
+            checked(driver.cuGraphDestroy(self._graph))
+        for event in self._events:
+            checked(driver.cuEventDestroy(event))
+        self._graph = self._executable = None
+        self._steps, self._runs, self._events = (), [], []
