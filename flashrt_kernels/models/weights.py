@@ -96,8 +96,8 @@ class Weights:
         return self._constant(g, f"{key} × {times}", lambda: self._made[key].repeat(times, 1))
 
     def fixed(self, g: StaticGraph, name: str, tensor: torch.Tensor) -> Buffer:
-        """A fp32 constant that is no tensor of the checkpoint; a name always stands for the same values."""
-        return self._constant(g, name, lambda: tensor.to(self.device, torch.float32, copy=True))
+        """A constant in fp32 that is no tensor of the file; a name always stands for the same values."""
+        return self._constant(g, name, lambda: tensor.to(self.device, torch.float32))
 
     def once(self, key: str) -> torch.Tensor:
         """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it."""
