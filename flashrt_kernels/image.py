@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from flashrt_kernels.kernel import FLOAT, INT32, UINT8, In, Out, kernel
 from flashrt_kernels.pixels import BY_CODE, PixelFormat
@@ -19,7 +22,14 @@ from flashrt_kernels.pixels import BY_CODE, PixelFormat
     multiples=[("height", "patch"), ("width", "patch")],
 )
 def resize_to_patches(
-    pixels: torch.Tensor, info: torch.Tensor, out: torch.Tensor, *, height: int, width: int, patch: int
+    pixels: torch.Tensor,
+    info: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    height: int,
+    width: int,
+    patch: int,
+    filter: Literal["bilinear", "antialias"] = "bilinear",
 ) -> None:
     """One camera image → patches in [−1, 1], row-major, features ordered (channel, y, x) as in a conv weight.
 
@@ -27,8 +37,10 @@ def resize_to_patches(
     also in bf16, and 3 · 14² values are not.
 
     info = [rows, columns, bytes per row, format code] of `pixels`; rows = 0 is a missing camera: −1
-    everywhere. The image keeps its aspect ratio and is centred on black; bilinear with half-pixel centres
-    and without antialias, as LeRobot's resize_with_pad does for Pi0 and Pi0.5.
+    everywhere. The image keeps its aspect ratio and is centred on black.
+
+    filter: `bilinear` reads four pixels (half-pixel centres), as LeRobot's resize_with_pad for Pi0
+    and Pi0.5. `antialias` weighs all that shrink into one and rounds to whole levels, as openpi's does.
     """
     rows, columns, step, code = info.tolist()
     canvas = out.new_full((height, width, 3), -1.0, dtype=torch.float32)
@@ -36,7 +48,7 @@ def resize_to_patches(
         new_height, new_width = fitted_size(rows, columns, height, width)
         top, left = (height - new_height) // 2, (width - new_width) // 2
         source = pixels.as_strided((rows, columns * BY_CODE[code].channels), (step, 1))
-        small = resize(source, new_height, new_width, code)  # [new_height, new_width·3] in 0 … 255
+        small = FILTERS[filter](source, new_height, new_width, code)  # [new_height, new_width·3] in 0 … 255
         canvas[top : top + new_height, left : left + new_width] = (
             small.view(new_height, new_width, 3).mul_(2 / 255).sub_(1)
         )
@@ -58,6 +70,22 @@ def resize(source: torch.Tensor, height: int, width: int, code: int) -> torch.Te
     left, right, across = column_taps(source.shape[1] // pixel.channels, width, pixel, device)
     lines = torch.lerp(source.index_select(0, upper).float(), source.index_select(0, lower).float(), down)
     return torch.lerp(lines.index_select(1, left), lines.index_select(1, right), across)
+
+
+def resize_antialias(source: torch.Tensor, height: int, width: int, code: int) -> torch.Tensor:
+    """As `resize`, weighted by a triangle as wide as the ratio where the image shrinks; whole levels."""
+    if not height or not width:  # of a strip so thin that nothing remains
+        return torch.empty((height, 3 * width), device=source.device)
+    pixel = BY_CODE[code]
+    planes = source.unflatten(1, (-1, pixel.channels)).permute(2, 0, 1)[list(pixel.rgb)].float()
+    small = F.interpolate(planes[None], size=(height, width), mode="bilinear", antialias=True)[0]
+    return small.round_().permute(1, 2, 0).reshape(height, 3 * width)
+
+
+FILTERS: dict[str, Callable[[torch.Tensor, int, int, int], torch.Tensor]] = {
+    "bilinear": resize,
+    "antialias": resize_antialias,
+}
 
 
 @lru_cache(maxsize=64)

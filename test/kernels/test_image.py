@@ -26,21 +26,24 @@ ENCODE = {
 }
 
 
-def to_patches(raw: RawImage, height: int, width: int, patch: int) -> np.ndarray:
+def to_patches(raw: RawImage, height: int, width: int, patch: int, filter: str = "bilinear") -> np.ndarray:
     """Through buffers with a poisoned output and garbage behind the image."""
     pixels = torch.full((raw.bytes + 100,), 200, dtype=torch.uint8)
     info = torch.zeros(4, dtype=torch.int32)
     raw.write(pixels.numpy(), info.numpy())
     features = 3 * patch**2
     out = poisoned((height * width // patch**2, -(-features // 8) * 8), torch.float32)
-    resize_to_patches(pixels=pixels, info=info, out=out, height=height, width=width, patch=patch)
+    sizes = {"height": height, "width": width, "patch": patch}
+    resize_to_patches(pixels=pixels, info=info, out=out, filter=filter, **sizes)
     assert (out[:, features:] == 0).all()  # meets weights of 0, but NaN · 0 is NaN
     return out[:, :features].numpy()
 
 
-def to_image(raw: RawImage, height: int, width: int, patch: int) -> np.ndarray:
+def to_image(raw: RawImage, height: int, width: int, patch: int, filter: str = "bilinear") -> np.ndarray:
     """float [height, width, 3] in [−1, 1]."""
-    grid = to_patches(raw, height, width, patch).reshape(height // patch, width // patch, 3, patch, patch)
+    grid = to_patches(raw, height, width, patch, filter).reshape(
+        height // patch, width // patch, 3, patch, patch
+    )
     return grid.transpose(0, 3, 1, 4, 2).reshape(height, width, 3)
 
 
@@ -66,6 +69,32 @@ def test_R9_resize_is_that_of_the_training_code(size: tuple[int, int]) -> None:
     rgb = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
     got = to_image(RawImage.from_array(rgb), 56, 56, 14)
     np.testing.assert_allclose(got, resize_with_pad(rgb, 56, 56), rtol=0, atol=2e-6)
+
+
+def triangle(count: int, size: int) -> np.ndarray:
+    """Weights [size, count] of a triangle that reaches one new pixel to each side, at least one old one."""
+    ratio = count / size
+    centre = (np.arange(size)[:, None] + 0.5) * ratio - 0.5
+    weights = np.maximum(1 - np.abs(np.arange(count) - centre) / max(ratio, 1), 0)
+    return weights / weights.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("encoding", ["rgb8", "bgra8", "mono8"])
+@pytest.mark.parametrize("size", SIZES)
+def test_R9_antialias_is_that_of_openpi(size: tuple[int, int], encoding: str) -> None:
+    """Filtered before it shrinks, in whole levels: fine texture would alias."""
+    pixel = FORMATS[encoding]
+    data = np.random.default_rng(0).integers(0, 256, (*size, pixel.channels), np.uint8)
+    raw = RawImage(data.tobytes(), *size, 0, encoding)
+    got = (to_image(raw, 56, 56, 14, filter="antialias") + 1) * 127.5
+    height, width = fitted_size(*size, 56, 56)
+    planes = data[..., list(pixel.rgb)].astype(np.float64)
+    exact = np.einsum("hr,rcx,wc->hwx", triangle(size[0], height), planes, triangle(size[1], width))
+    top, left = (56 - height) // 2, (56 - width) // 2
+    part = got[top : top + height, left : left + width]
+    assert np.abs(part - exact).max() <= 0.5 + 1e-3
+    assert np.abs(got - np.rint(got)).max() <= 1e-4
+    assert got.sum() == pytest.approx(part.sum(), abs=1e-2)  # black around it
 
 
 @given(st.integers(1, 90), st.integers(1, 90), st.sampled_from(sorted(FORMATS)), st.integers(0, 9), seeds)

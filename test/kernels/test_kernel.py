@@ -6,7 +6,9 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from flashrt_kernels.buffer import Buffer
 from flashrt_kernels.errors import GraphError
+from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.kernel import FLOAT, FLOAT32, INT32, In, InOut, Out, kernel
 
 
@@ -97,6 +99,25 @@ def test_bad_call_is_refused_with_words_that_help(case: str) -> None:
     assert str(error.value).startswith("sample: ")
     for word in words:
         assert word in str(error.value)
+
+
+def test_output_on_request_costs_nothing_until_it_is_wanted() -> None:
+    """Callers that do not know of it get what they always got; asking by dtype or by array brings it."""
+
+    @kernel(x=In("n"), out=Out("n", like="x"), double=Out("n", like="x", on_request=True))
+    def copy(x: torch.Tensor, out: torch.Tensor, double: torch.Tensor | None) -> None:
+        """x, and 2x."""
+        out.copy_(x)
+        if double is not None:
+            torch.add(x, x, out=double)
+
+    x = torch.ones(3)
+    assert torch.equal(copy(x=x), x)
+    assert [y.tolist() for y in copy(x=x, double_dtype=torch.float32)] == [[1.0] * 3, [2.0] * 3]
+    mine = torch.empty(3)
+    assert copy(x=x, double=mine)[1] is mine
+    g = StaticGraph("g")
+    assert isinstance(g.call(copy, x=g.constant("x", x)), Buffer)
 
 
 def test_output_that_cannot_be_sized_asks_for_the_buffer() -> None:

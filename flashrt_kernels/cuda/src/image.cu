@@ -1,0 +1,156 @@
+// Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+//
+// resize_to_patches (flashrt_kernels/image.py). blockIdx.x: patch; threads: its pixels, so that each colour is written
+// in whole lines. What the camera delivered is read from `info` here, on the device: one captured graph serves every
+// image size and pixel format.
+#include "common.cuh"
+
+namespace flashrt {
+
+struct PixelFormat {
+    int channels, red, green, blue;
+};
+// By code: rgb8, bgr8, rgba8, bgra8, mono8 (flashrt_kernels/pixels.py).
+__constant__ PixelFormat FORMATS[5] = {{3, 0, 1, 2}, {3, 2, 1, 0}, {4, 0, 1, 2}, {4, 2, 1, 0}, {1, 0, 0, 0}};
+
+struct Camera {
+    const uint8_t* pixels;
+    PixelFormat format;
+    int rows, columns, step;
+};
+
+// The part of the canvas [height, width] that the image covers.
+struct Fit {
+    int height, width, top, left;
+    float down, across;  // rows and columns of the camera per row and column of the canvas
+};
+
+// As fitted_size() in Python: doubles, cut to whole pixels.
+__device__ __forceinline__ Fit fit(const Camera& c, int height, int width) {
+    double by_width = __ddiv_rn(c.columns, width), by_height = __ddiv_rn(c.rows, height);
+    double ratio = fmax(by_width, by_height);
+    Fit f;
+    f.height = int(__ddiv_rn(c.rows, ratio));
+    f.width = int(__ddiv_rn(c.columns, ratio));
+    f.top = (height - f.height) / 2;
+    f.left = (width - f.width) / 2;
+    f.down = __fdiv_rn(float(c.rows), float(f.height));
+    f.across = __fdiv_rn(float(c.columns), float(f.width));
+    return f;
+}
+
+__device__ __forceinline__ float3 pixel(const Camera& c, int row, int column) {
+    const uint8_t* p = c.pixels + size_t(row) * c.step + size_t(column) * c.format.channels;
+    return make_float3(p[c.format.red], p[c.format.green], p[c.format.blue]);
+}
+
+// torch.lerp: exact at both ends.
+__device__ __forceinline__ float lerp(float a, float b, float weight) {
+    return weight < 0.5f ? fmaf(weight, b - a, a) : fmaf(weight - 1.0f, b - a, b);
+}
+__device__ __forceinline__ float3 lerp(float3 a, float3 b, float weight) {
+    return make_float3(lerp(a.x, b.x, weight), lerp(a.y, b.y, weight), lerp(a.z, b.z, weight));
+}
+
+// Two neighbours along one axis and the weight of the second: row_taps() in Python.
+struct Neighbours {
+    int first, second;
+    float weight;
+};
+__device__ __forceinline__ Neighbours neighbours(int i, float ratio, int count) {
+    float at = fmaxf(float((i + 0.5) * double(ratio) - 0.5), 0.0f);
+    int first = min(int(at), count - 1);
+    return {first, min(first + 1, count - 1), at - float(first)};
+}
+
+struct Bilinear {
+    __device__ static float3 sample(const Camera& c, const Fit& f, int y, int x) {
+        Neighbours down = neighbours(y, f.down, c.rows), across = neighbours(x, f.across, c.columns);
+        float3 a = pixel(c, down.first, across.first), b = pixel(c, down.first, across.second);
+        float3 d = pixel(c, down.second, across.first), e = pixel(c, down.second, across.second);
+        return lerp(lerp(a, d, down.weight), lerp(b, e, down.weight), across.weight);
+    }
+};
+
+// A triangle over `scale` camera pixels to each side of the centre; one pixel where the image is enlarged.
+struct Triangle {
+    float centre, inverse;
+    int first, end;
+    __device__ Triangle(int i, float ratio, int count) {
+        float scale = fmaxf(ratio, 1.0f);
+        centre = __fmul_rn(ratio, i + 0.5f);
+        inverse = 1.0f / scale;
+        first = max(int(centre - scale + 0.5f), 0);
+        end = min(int(centre + scale + 0.5f), count);
+    }
+    __device__ float weight(int j) const { return fmaxf(1.0f - fabsf((j - centre + 0.5f) * inverse), 0.0f); }
+};
+
+struct Antialias {
+    __device__ static float3 sample(const Camera& c, const Fit& f, int y, int x) {
+        Triangle down(y, f.down, c.rows), across(x, f.across, c.columns);
+        float3 sum = make_float3(0.0f, 0.0f, 0.0f);
+        float total_down = 0.0f, total_across = 0.0f;
+        for (int column = across.first; column < across.end; column++) total_across += across.weight(column);
+        for (int row = down.first; row < down.end; row++) {
+            float3 line = make_float3(0.0f, 0.0f, 0.0f);
+            for (int column = across.first; column < across.end; column++) {
+                float weight = across.weight(column);
+                float3 p = pixel(c, row, column);
+                line = make_float3(fmaf(weight, p.x, line.x), fmaf(weight, p.y, line.y), fmaf(weight, p.z, line.z));
+            }
+            float weight = down.weight(row);
+            total_down += weight;
+            sum = make_float3(fmaf(weight, line.x, sum.x), fmaf(weight, line.y, sum.y), fmaf(weight, line.z, sum.z));
+        }
+        float total = total_down * total_across;
+        // whole levels, to even at a half: the training code went through uint8
+        return make_float3(rintf(sum.x / total), rintf(sum.y / total), rintf(sum.z / total));
+    }
+};
+
+// 0 … 255 → −1 … 1, rounded in two steps as the reference does.
+__device__ __forceinline__ float centred(float level) { return __fsub_rn(__fmul_rn(level, float(2.0 / 255)), 1.0f); }
+
+template <typename Filter>
+__device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                       int width, int patch) {
+    __shared__ Camera camera;
+    __shared__ Fit placed;
+    release_successor();
+    wait_for_predecessor();
+    if (threadIdx.x == 0) {
+        camera = {pixels, FORMATS[min(max(info[3], 0), 4)], info[0], info[1], info[2]};
+        if (camera.rows) placed = fit(camera, height, width);
+    }
+    __syncthreads();
+    int across = width / patch, area = patch * patch, padded = (3 * area + 7) / 8 * 8;
+    int top = blockIdx.x / across * patch, left = blockIdx.x % across * patch;
+    size_t row = size_t(blockIdx.x) * padded;
+    for (int i = threadIdx.x; i < area; i += blockDim.x) {
+        float3 colour = make_float3(-1.0f, -1.0f, -1.0f);
+        int y = top + i / patch - placed.top, x = left + i % patch - placed.left;
+        if (camera.rows && y >= 0 && y < placed.height && x >= 0 && x < placed.width) {
+            float3 level = Filter::sample(camera, placed, y, x);
+            colour = make_float3(centred(level.x), centred(level.y), centred(level.z));
+        }
+        store_from_float(out, out_bf16, row + i, colour.x);
+        store_from_float(out, out_bf16, row + area + i, colour.y);
+        store_from_float(out, out_bf16, row + 2 * area + i, colour.z);
+    }
+    for (int i = 3 * area + threadIdx.x; i < padded; i += blockDim.x) store_from_float(out, out_bf16, row + i, 0.0f);
+}
+
+}  // namespace flashrt
+
+using namespace flashrt;
+
+extern "C" __global__ void resize_bilinear(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                           int width, int patch) {
+    resize<Bilinear>(pixels, info, out, out_bf16, height, width, patch);
+}
+
+extern "C" __global__ void resize_antialias(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                            int width, int patch) {
+    resize<Antialias>(pixels, info, out, out_bf16, height, width, patch);
+}

@@ -1,0 +1,186 @@
+// Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+//
+// layer_norm, rms_norm and ada_rms_norm (flashrt_kernels/norm.py), with the sum of a residual stream in front.
+//
+// One block per row. The row stays in registers between statistics and output: thread t holds the chunks of four
+// values t, t + blockDim, …  Widths that are no multiple of 4, addresses off their alignment and very wide rows take
+// the *_any kernels, which read the row again from L2.
+#include "vector.cuh"
+
+namespace flashrt {
+
+enum Form : int { LAYER, RMS, ADAPTIVE };  // RMS and ADAPTIVE: weight counts from one; RMS has no shift
+
+struct Row {
+    const void* x;         // [rows, width]
+    const float* gate;     // [width] or null: factor of x
+    const void* residual;  // [rows, width] or null: added to gate·x
+    const float* weight;   // [width]
+    const float* shift;    // [width]; null in RMS
+    void* out;             // [rows, width]
+    void* sum;             // [rows, width] or null: gate·x + residual
+    int width;
+    float eps;
+    int x_bf16, residual_bf16, out_bf16, sum_bf16;
+};
+
+constexpr int MAX_WARPS = 32;
+
+// What one warp knows of its part of the row.
+struct Part {
+    float mean, spread, count;  // RMS forms: mean is Σx², the others unused
+    float unused;
+};
+
+// Mean and Σ(x − mean)² of the row from the warps' own: one barrier, and no cancellation as in Σx² − n·mean².
+__device__ __forceinline__ float2 combine(const Part* parts, int warps, float width) {
+    float total = 0.0f, spread = 0.0f;
+#pragma unroll 4
+    for (int w = 0; w < warps; w++) total += parts[w].mean * parts[w].count;
+    float mean = total / width;
+#pragma unroll 4
+    for (int w = 0; w < warps; w++) {
+        float off = parts[w].mean - mean;
+        spread += fmaf(parts[w].count * off, off, parts[w].spread);
+    }
+    return make_float2(mean, spread);
+}
+
+// (offset, factor): normalised = (x + offset)·factor. Every thread of the block calls it.
+template <Form FORM, int CHUNKS>
+__device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], int width, float eps) {
+    __shared__ Part parts[MAX_WARPS];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    if constexpr (FORM != LAYER) {
+        float squares = 0.0f;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) squares += sum4(v[c] * v[c]);
+        squares = warp_sum(squares);
+        if (lane == 0) parts[warp].mean = squares;
+        __syncthreads();
+        float total = 0.0f;
+#pragma unroll 8
+        for (int w = 0; w < warps; w++) total += parts[w].mean;
+        return make_float2(0.0f, rsqrtf(total / width + eps));
+    } else {
+        float sum = 0.0f;
+        int count = 0;  // of the values that this warp holds
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            sum += sum4(v[c]);
+            count += 4 * min(max(width / 4 - int(c * blockDim.x + warp * 32), 0), 32);
+        }
+        float mean = warp_sum(sum) / max(count, 1), spread = 0.0f;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            float4 off = v[c] + -mean;
+            bool inside = (c * blockDim.x + threadIdx.x) * 4 < width;
+            spread += inside ? sum4(off * off) : 0.0f;
+        }
+        spread = warp_sum(spread);
+        if (lane == 0) parts[warp] = {mean, spread, float(count), 0.0f};
+        __syncthreads();
+        float2 all = combine(parts, warps, width);
+        return make_float2(-all.x, rsqrtf(all.y / width + eps));
+    }
+}
+
+template <Form FORM, typename In, typename Out, int CHUNKS>
+__device__ __forceinline__ void normalise(const Row& r) {
+    // scales of another flow time come from HBM in every call: fetch them while the kernel before still runs
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * blockDim.x + threadIdx.x) * 4;
+        if (column < r.width) {
+            prefetch(r.weight + column);
+            if constexpr (FORM != RMS) prefetch(r.shift + column);
+        }
+    }
+    release_successor();
+    wait_for_predecessor();
+    size_t row = size_t(blockIdx.x) * r.width;
+    float4 v[CHUNKS], weight[CHUNKS], shift[CHUNKS];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * blockDim.x + threadIdx.x) * 4;
+        v[c] = weight[c] = shift[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (column < r.width) {
+            v[c] = load4(static_cast<const In*>(r.x) + row + column);
+            weight[c] = load4(r.weight + column);
+            if constexpr (FORM != RMS) shift[c] = load4(r.shift + column);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * blockDim.x + threadIdx.x) * 4;
+        if (column < r.width) {
+            if (r.gate) v[c] = v[c] * load4(r.gate + column);
+            if (r.residual) v[c] = v[c] + load4(r.residual, r.residual_bf16, row + column);
+            if (r.sum) store4(r.sum, r.sum_bf16, row + column, v[c]);
+        }
+    }
+    float2 by = statistics<FORM, CHUNKS>(v, r.width, r.eps);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = (c * blockDim.x + threadIdx.x) * 4;
+        float4 factor = FORM == LAYER ? weight[c] : weight[c] + 1.0f;
+        float4 y = fma4((v[c] + by.x) * by.y, factor, shift[c]);
+        if (column < r.width) store4(static_cast<Out*>(r.out) + row + column, y);
+    }
+}
+
+// One value of the row to be normalised.
+__device__ __forceinline__ float value(const Row& r, size_t row, int column) {
+    float x = load_as_float(r.x, r.x_bf16, row + column);
+    if (r.gate) x *= r.gate[column];
+    if (r.residual) x += load_as_float(r.residual, r.residual_bf16, row + column);
+    return x;
+}
+
+template <Form FORM> __device__ __forceinline__ void normalise_any(const Row& r) {
+    __shared__ float scratch[MAX_WARPS];
+    release_successor();
+    wait_for_predecessor();
+    size_t row = size_t(blockIdx.x) * r.width;
+    float mean = 0.0f, spread = 0.0f;
+    if constexpr (FORM == LAYER) {
+        for (int i = threadIdx.x; i < r.width; i += blockDim.x) mean += value(r, row, i);
+        mean = block_sum(mean, scratch) / r.width;
+    }
+    for (int i = threadIdx.x; i < r.width; i += blockDim.x) {
+        float off = value(r, row, i) - mean;
+        spread = fmaf(off, off, spread);
+    }
+    float factor = rsqrtf(block_sum(spread, scratch) / r.width + r.eps);
+    for (int i = threadIdx.x; i < r.width; i += blockDim.x) {
+        float x = value(r, row, i);
+        float y = (x - mean) * factor * (FORM == LAYER ? r.weight[i] : 1.0f + r.weight[i]);
+        if constexpr (FORM != RMS) y += r.shift[i];
+        store_from_float(r.out, r.out_bf16, row + i, y);
+        if (r.sum) store_from_float(r.sum, r.sum_bf16, row + i, x);
+    }
+}
+
+}  // namespace flashrt
+
+using namespace flashrt;
+
+// <name>_<x>_<out>_<chunks>: blockDim·4·chunks ≥ width, all addresses on four values, width a multiple of 4.
+#define NORM(name, FORM, in, In, out, Out, chunks) \
+    extern "C" __global__ void __launch_bounds__(1024) name##_##in##_##out##_##chunks(Row row) { \
+        normalise<FORM, In, Out, chunks>(row); \
+    }
+#define NORM_CHUNKS(name, FORM, in, In, out, Out) \
+    NORM(name, FORM, in, In, out, Out, 1) \
+    NORM(name, FORM, in, In, out, Out, 2) \
+    NORM(name, FORM, in, In, out, Out, 4)
+#define NORM_FORM(name, FORM) \
+    NORM_CHUNKS(name, FORM, f32, float, f32, float) \
+    NORM_CHUNKS(name, FORM, f32, float, bf16, bf16) \
+    NORM_CHUNKS(name, FORM, bf16, bf16, f32, float) \
+    NORM_CHUNKS(name, FORM, bf16, bf16, bf16, bf16) \
+    extern "C" __global__ void __launch_bounds__(1024) name##_any(Row row) { normalise_any<FORM>(row); }
+
+NORM_FORM(layer_norm, LAYER)
+NORM_FORM(rms_norm, RMS)
+NORM_FORM(ada_rms_norm, ADAPTIVE)

@@ -1,0 +1,73 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Rotary positions on the GPU: when these fail, attention there mixes up what lies where."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from flashrt_kernels.rope import rope, rope_qkv, rope_table
+from test.cuda.support import check, compare, gpu, random, requires_cuda
+
+pytestmark = requires_cuda
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def table(rows: int, head_dim: int) -> torch.Tensor:
+    """Angles of positions 0 …; computed by the reference."""
+    angles: torch.Tensor = rope_table(positions=torch.arange(rows, dtype=torch.int32), head_dim=head_dim)
+    return angles.cuda()
+
+
+@pytest.mark.parametrize("head_dim", [256, 72, 2, 6, 600])
+@pytest.mark.parametrize("rows", [968, 1, 13])
+@pytest.mark.parametrize("theta", [1e4, 5e6])
+def test_table_is_that_of_the_cpu(rows: int, head_dim: int, theta: float) -> None:
+    """Angles of hundreds of radians show every error of the powers."""
+    from flashrt_kernels.cuda.backend import run
+
+    positions = torch.arange(rows, dtype=torch.int32) * 3
+    out = torch.full((rows, head_dim), torch.nan, device="cuda")
+    run(rope_table, gpu(), positions=positions.cuda(), out=out, head_dim=head_dim, theta=theta)
+    want = rope_table(positions=positions, head_dim=head_dim, theta=theta)
+    compare("rope_table", out.cpu(), want, (5e-5, 4e-4))
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(8, 256), (3, 72), (1, 2), (5, 6)])
+@pytest.mark.parametrize("x", DTYPES, ids=str)
+@pytest.mark.parametrize("out", DTYPES, ids=str)
+def test_rope(heads: int, head_dim: int, x: torch.dtype, out: torch.dtype) -> None:
+    """Every head turns by the row's angles."""
+    given: dict[str, Any] = {
+        "x": random((11, heads * head_dim), x),
+        "table": table(11, head_dim),
+        "out_dtype": out,
+    }
+    check(rope, heads=heads, head_dim=head_dim, **given)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim"), [(8, 1, 256), (2, 2, 10), (16, 8, 128), (4, 0, 8)]
+)
+@pytest.mark.parametrize("qkv", DTYPES, ids=str)
+def test_rope_qkv(heads: int, kv_heads: int, head_dim: int, qkv: torch.dtype) -> None:
+    """q and k turn, v does not, each into its own array."""
+    x = random((13, (heads + 2 * kv_heads) * head_dim), qkv)
+    sizes: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    dtypes = (torch.bfloat16, torch.bfloat16, torch.float32)
+    given: dict[str, Any] = dict(zip(("q_out_dtype", "k_out_dtype", "v_out_dtype"), dtypes, strict=True))
+    if not kv_heads:
+        given = {"k_out": None, "v_out": None, "q_out_dtype": torch.bfloat16}
+    check(rope_qkv, qkv=x, table=table(13, head_dim), **sizes, **given)
+
+
+def test_k_and_v_alone() -> None:
+    """The last language layer has no q."""
+    x = random((7, 2 * 256))
+    check(rope_qkv, qkv=x, table=table(7, 256), q_out=None, heads=0, kv_heads=1, head_dim=256)
+
+
+def test_arrays_may_start_anywhere() -> None:
+    """A cache row is where it is."""
+    x = random((3 * 16 + 1,))[1:].view(3, 16)
+    check(rope, x=x, table=table(3, 8), heads=2, head_dim=8)
