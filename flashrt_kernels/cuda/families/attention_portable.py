@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 from flashrt_kernels.errors import GraphError
@@ -149,3 +150,35 @@ def launch_portable(
             Launch(combine, grid, COMBINE_THREADS, (arguments,), pdl=gpu.pdl, name="attention_combine")
         )
     return launches
+
+
+# ---- the declared kernels ----
+
+
+def attention_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> int:
+    """Bytes that `launch_attention` needs."""
+    q, k = shapes["q"], shapes["k"]
+    assert q is not None
+    assert k is not None
+    heads = {name: p[name] for name in ("heads", "kv_heads", "head_dim")}
+    return workspace_portable(gpu, [dtypes[name] for name in "qkv"], q[0], k[0], **heads)
+
+
+def launch_attention(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> list[Launch]:
+    """The launches of `attention`."""
+    heads = {name: p[name] for name in ("heads", "kv_heads", "head_dim")}
+    return launch_portable(gpu, a["q"], a["k"], a["v"], a["key_valid"], a["mask"], a["out"], memory, **heads)
+
+
+def self_attention_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> int:
+    """Bytes that `launch_self_attention` needs."""
+    qkv = shapes["qkv"]
+    assert qkv is not None
+    length = qkv[0] // p["sequences"]
+    return workspace_portable(gpu, [dtypes["qkv"]], length, length, kv_heads=p["heads"], **p)
+
+
+def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> list[Launch]:
+    """The launches of `self_attention`."""
+    q, k, v = a["qkv"].chunk(3, dim=1)
+    return launch_portable(gpu, q, k, v, None, None, a["out"], memory, kv_heads=p["heads"], **p)

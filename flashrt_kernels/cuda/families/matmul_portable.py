@@ -128,13 +128,20 @@ def launch_portable(
     arguments = (x, weight, k, part_length(k, parts), partial, kind, epilogue)
     function = gpu.function(FAMILY, tile.name, shared=tile.shared)
     launches = [Launch(function, grid, THREADS, arguments, shared=tile.shared, pdl=gpu.pdl, name=tile.name)]
-    if parts > 1:
-        grid = (ceil_div(rows * ceil_div(n, 16) * 2, THREADS),)
-        reduce = gpu.function(FAMILY, "matmul_reduce")
-        launches.append(
-            Launch(reduce, grid, THREADS, (partial, parts, kind, epilogue), pdl=gpu.pdl, name="matmul_reduce")
-        )
+    if partial is not None:
+        launches.append(launch_reduce(gpu, epilogue, kind, partial, parts, rows, n))
     return launches
+
+
+def launch_reduce(
+    gpu: Gpu, epilogue: ctypes.Structure, kind: int, sums: torch.Tensor, parts: int, rows: int, n: int
+) -> Launch:
+    """The epilogue of fp32 sums [parts, rows, n rounded up to a multiple of 16], added in order."""
+    blocks = ceil_div(rows * ceil_div(n, 16) * 2, THREADS)
+    function = gpu.function(FAMILY, "matmul_reduce")
+    return Launch(
+        function, (blocks,), THREADS, (sums, parts, kind, epilogue), pdl=gpu.pdl, name="matmul_reduce"
+    )
 
 
 class Operands(ctypes.Structure):
