@@ -1,0 +1,89 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""This project's engine through its public interface, and its variants for the ablation rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.device.cases import Case
+from benchmarks.device.inputs import Observation
+from benchmarks.device.peers import LeftOut
+from benchmarks.device.timing import Sample
+
+WHAT = (
+    "gpu: VGA pixels, ids and noise on the device → actions in robot units on the device; wall: VGA images, "
+    "state and instruction in pageable host memory → actions in host memory, tokenising included"
+)
+DEVICE = "cuda"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run the engine: `options` of `CudaOptions`, and what the row is there to show."""
+
+    name: str
+    shows: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+OURS = Variant("flashrt_ros bf16", "as installed")
+ABLATIONS = (
+    Variant("flashrt_ros bf16, own matmuls", "no library in any product", {"matmul": "own"}),
+    Variant("flashrt_ros bf16, cuBLASLt matmuls", "the library in every product", {"matmul": "cublaslt"}),
+    Variant("flashrt_ros bf16, no PDL", "every kernel waits for the end of the one before", {"pdl": False}),
+    Variant("flashrt_ros bf16, no graph", "every kernel launched from Python", {"graph": False}),
+    Variant(
+        "flashrt_ros bf16, portable kernels",
+        "mma.sync matmuls and attention, as on GPUs that are not Hopper",
+        {"matmul": "portable", "attention": "portable"},
+    ),
+)
+
+
+class Ours:
+    """A loaded policy, bound to the cameras of the case."""
+
+    what = WHAT
+
+    def __init__(self, folder: Path, case: Case, example: Observation, variant: Variant = OURS) -> None:
+        """Raises LeftOut where the package cannot run on this GPU."""
+        self.name = variant.name
+        try:
+            from flashrt_kernels.cuda.options import CudaOptions
+            from flashrt_kernels.policy import load_policy
+        except ImportError as error:
+            raise LeftOut(f"no CUDA part: {error}") from None
+        start = time.perf_counter()
+        self.policy: Any = load_policy(folder, device=DEVICE, options=CudaOptions(**variant.options))
+        self.policy.bind(example.images)
+        torch.cuda.synchronize()
+        self.load_s = time.perf_counter() - start
+
+    def measure(self, observation: Observation) -> Sample:
+        o = observation
+        start = time.perf_counter()
+        chunk = self.policy.decide(o.images, o.state, o.instruction, noise=o.noise)
+        wall = 1e3 * (time.perf_counter() - start)
+        stages = {
+            name: chunk.timings[name] for name in ("vision", "prefix", "action") if name in chunk.timings
+        }
+        return {"gpu": chunk.timings["gpu"], "wall": wall, **stages}
+
+    def decide(self, observation: Observation, taps: tuple[str, ...] = ()) -> Any:
+        """The chunk, with intermediates."""
+        o = observation
+        return self.policy.decide(o.images, o.state, o.instruction, noise=o.noise, taps=taps)
+
+    def actions(self, observation: Observation) -> np.ndarray:
+        mark = "actions_normalized_padded"
+        found: np.ndarray = self.decide(observation, (mark,)).taps[mark]
+        return found
+
+    def close(self) -> None:
+        self.policy.close()
