@@ -105,7 +105,7 @@ def test_any_head_size(path: str, dtype: torch.dtype, head_dim: int) -> None:
 @path
 @dtype
 def test_large_scores(path: str, dtype: torch.dtype) -> None:
-    """Scores of hundreds overflow a softmax that doesn't subtract the largest; they cost digits of their own."""
+    """Scores of hundreds overflow a softmax that doesn't subtract the largest; they cost some digits."""
     arguments = heads_of(70, 300, 4, 1, 64, dtype)
     arguments["q"] = arguments["q"] * 40
     check(attention, (5e-3, 2e-2), {"attention": path}, **arguments)
