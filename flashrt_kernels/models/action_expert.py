@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from flashrt_kernels.activation import Activation
@@ -17,16 +15,7 @@ from flashrt_kernels.models.gemma import Cache, Span, block
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import ada_rms_norm
 
-
-@dataclass(frozen=True)
-class TimeConditions:
-    """What the flow time turns into for every denoising step: constants of a checkpoint and a step count.
-
-    condition [steps, width]; modulation[norm] [steps, 3·width] = scale | shift | gate, both fp32.
-    """
-
-    condition: torch.Tensor
-    modulation: dict[str, torch.Tensor]
+CONDITION, MODULATION = "time condition", " modulation"  # names of constants; the second follows a norm's key
 
 
 def norm_names(dims: GemmaDims) -> list[str]:
@@ -35,12 +24,11 @@ def norm_names(dims: GemmaDims) -> list[str]:
     return [f"{EXPERT}layers.{i}.{name}" for i in range(dims.depth) for name in per_layer] + [EXPERT + "norm"]
 
 
-def time_conditions(
-    w: Weights, dims: GemmaDims, steps: int, min_period: float, max_period: float
-) -> TimeConditions:
-    """Fold the time MLP and every modulation for t = 1, 1 − 1/steps, … into constants on the device of `w`.
+def fold_time(w: Weights, dims: GemmaDims, steps: int, min_period: float, max_period: float) -> None:
+    """What the flow time turns into at every denoising step (t = 1, 1 − 1/steps, …), as constants of `w`.
 
-    One layer after another, in fp32: no more than one weight is held at a time.
+    CONDITION [steps, width], the result of the time MLP, and for each norm MODULATION [steps, 3·width] =
+    scale | shift | gate. Computed on the device of `w` in fp32, one weight after another: none is kept.
     """
 
     def folded(key: str, x: torch.Tensor, activation: Activation = "none") -> torch.Tensor:
@@ -53,7 +41,9 @@ def time_conditions(
         time=time, width=dims.width, min_period=min_period, max_period=max_period
     )  # [steps, width]
     condition = folded("time_mlp_out", folded("time_mlp_in", x, "silu"), "silu")
-    return TimeConditions(condition, {name: folded(name + ".dense", condition) for name in norm_names(dims)})
+    w.keep(CONDITION, condition)
+    for name in norm_names(dims):
+        w.keep(name + MODULATION, folded(name + ".dense", condition))
 
 
 def velocity(
@@ -63,21 +53,20 @@ def velocity(
     x: Buffer,
     caches: list[Cache],
     span: Span,
-    conditions: TimeConditions,
     step: int,
     eps: float,
 ) -> Buffer:
     """x [horizon, actions] at one step → velocity of the same shape, fp32."""
 
     def norm(name: str, h: Buffer) -> tuple[Buffer, Buffer]:
-        row = w.fixed(g, name + " modulation", conditions.modulation[name])[step]
+        row = w.kept(g, name + MODULATION)[step]
         scale, shift, gate = (row[i * dims.width : (i + 1) * dims.width] for i in range(3))
         return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps, out_dtype=w.dtype), gate
 
     h = linear(g, w, "action_in_proj", x, out_dtype=RESIDUAL)
     if step == 0:
         g.mark("suffix.t1.embs", h)
-        g.mark("suffix.t1.adarms_cond", w.fixed(g, "condition", conditions.condition)[0])
+        g.mark("suffix.t1.adarms_cond", w.kept(g, CONDITION)[0])
     for i, cache in enumerate(caches):
         h = block(g, w, f"{EXPERT}layers.{i}.", dims, h, norm, cache, span)
         g.mark(f"suffix.step{step}.layer{i}", h)

@@ -17,7 +17,7 @@ from flashrt_kernels.flow import euler_step, start_flow
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.image import resize_to_patches
 from flashrt_kernels.kernel import short
-from flashrt_kernels.models.action_expert import time_conditions, velocity
+from flashrt_kernels.models.action_expert import fold_time, velocity
 from flashrt_kernels.models.gemma import Cache, Span, prefix
 from flashrt_kernels.models.siglip import vision_tower
 from flashrt_kernels.models.weights import RESIDUAL, Weights
@@ -49,9 +49,7 @@ class Pi05:
         self.relative = checkpoint.relative_action_mask
         self.pad_id = checkpoint.tokenizer.pad_id
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
-        self.conditions = time_conditions(
-            self.weights, self.dims.expert, steps, self.config.min_period, self.config.max_period
-        )
+        fold_time(self.weights, self.dims.expert, steps, self.config.min_period, self.config.max_period)
 
     @staticmethod
     def prompt(instruction: str, normalised_state: np.ndarray) -> str:
@@ -137,9 +135,7 @@ class Pi05:
         x = g.call(start_flow, noise=noise)  # [horizon, max_action_dim]
         for step in range(self.steps):
             g.mark(f"x_t.step{step}", x)
-            v = velocity(
-                g, self.weights, self.dims.expert, x, caches, span, self.conditions, step, self.dims.rms_eps
-            )
+            v = velocity(g, self.weights, self.dims.expert, x, caches, span, step, self.dims.rms_eps)
             g.mark(f"v_t.step{step}", v)
             g.call(euler_step, x=x, velocity=v, dt=-1.0 / self.steps)
         g.mark("actions_normalized_padded", x)

@@ -99,6 +99,14 @@ class Weights:
         """A constant in fp32 that is no tensor of the file; a name always stands for the same values."""
         return self._constant(g, name, lambda: tensor.to(self.device, torch.float32))
 
+    def keep(self, name: str, tensor: torch.Tensor) -> None:
+        """A constant that was computed on the device while loading; `kept` gives it to graphs."""
+        self._made[name] = tensor
+
+    def kept(self, g: StaticGraph, name: str) -> Buffer:
+        """A constant by the name under which `keep` got it."""
+        return g.constant(name, self._made[name])
+
     def once(self, key: str) -> torch.Tensor:
         """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it."""
         return self._rows((key,), torch.float32)

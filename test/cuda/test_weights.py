@@ -14,6 +14,7 @@ from flashrt_kernels.checkpoint.tensors import Twin, Unscanned
 from flashrt_kernels.errors import CheckpointError
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.models import upload
+from flashrt_kernels.models.action_expert import CONDITION, MODULATION
 from flashrt_kernels.models.pi05 import Pi05
 from test.cuda.support import requires_cuda
 
@@ -44,7 +45,7 @@ def test_constants_are_those_of_the_cpu(
     assert list(want) == list(got)
     for name, tensor in want.items():
         assert got[name].dtype == tensor.dtype, name
-        if name.endswith("modulation") or name == "condition":  # computed on the device
+        if name.endswith(MODULATION) or name == CONDITION:  # computed on the device
             torch.testing.assert_close(got[name], tensor, rtol=1e-5, atol=1e-5)
         else:
             assert torch.equal(got[name], tensor), name
