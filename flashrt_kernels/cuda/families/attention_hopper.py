@@ -1,0 +1,185 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Attention on Hopper (cuda/src/attention_hopper.cu): which calls its kernels take, and their launches.
+
+Query heads that share a key/value head are packed as rows: queries · group of them, group = heads / kv_heads.
+Many rows take the `wide` kernel, few rows the `narrow` one, which divides the keys over a cluster of thread
+blocks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors
+from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.launch import Launch
+from flashrt_kernels.cuda.tensor_map import TensorMap, tensor_map
+
+FAMILY = "attention_hopper"
+HEAD_DIM = 256  # of `wide` and `narrow`
+COLUMN_BLOCK = 64  # columns of one swizzled row of 128 bytes
+COLUMN_BLOCKS = HEAD_DIM // COLUMN_BLOCK
+MAX_KEYS = 8192  # wide::MAX_KEYS
+
+WIDE_ROWS, WIDE_OUT_ROWS, WIDE_KEYS, WIDE_SLOTS, WIDE_THREADS = 128, 64, 64, 5, 384
+WIDE_SHARED = (
+    (WIDE_ROWS + WIDE_SLOTS * WIDE_KEYS) * HEAD_DIM * 2  # queries, ring of keys and values
+    + (1 + 2 * WIDE_SLOTS) * 8  # barriers
+    + MAX_KEYS // 8  # visible keys
+    + WIDE_OUT_ROWS * 8  # statistics of the other block
+)
+NARROW_ROWS, NARROW_THREADS, NARROW_CLUSTER = 64, 256, 8
+NARROW_KEYS = (32, 48, 64, 80, 96, 128)  # of one thread block: the kernels there are
+
+SELF_HEAD_DIMS = (64, 72, 128)  # the kernels there are
+SELF_KEYS, SELF_BLOCKS = 128, 2
+
+
+def fits_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> bool:
+    """Whether these kernels compute this call of `attention`."""
+    k, group = shapes["k"], p["heads"] // p["kv_heads"]
+    return (
+        all(dtypes[name] == torch.bfloat16 for name in ("q", "k", "v", "out"))
+        and shapes.get("mask") is None
+        and p["head_dim"] == HEAD_DIM
+        and NARROW_ROWS % group == 0
+        and k is not None
+        and k[0] <= MAX_KEYS
+    )
+
+
+def launch_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
+    """softmax(q·kᵀ / √256)·v per head, of a call that fits."""
+    rows = a["q"].shape[0] * (p["heads"] // p["kv_heads"])
+    clusters = -(-rows // NARROW_ROWS) * p["kv_heads"]
+    narrow = clusters * NARROW_CLUSTER <= gpu.multiprocessors
+    return [launch_narrow(gpu, a, p) if narrow else launch_wide(gpu, a, p)]
+
+
+def exponent_scale(head_dim: int) -> float:
+    """log2(e) / √head_dim: scores times this are exponents of 2."""
+    return math.log2(math.e) / math.sqrt(head_dim)
+
+
+def rows_map(x: torch.Tensor, p: Parameters, rows: int, column_blocks: int) -> TensorMap:
+    """Map of q or out [queries, heads·256] that brings `rows` packed rows.
+
+    They arrive as [column block][query][head of its group][64]. Heads and column blocks share the map's last
+    dimension, because both are steps within a row of `x`.
+    """
+    queries, heads, group = x.shape[0], p["heads"], p["heads"] // p["kv_heads"]
+    return tensor_map(
+        x,
+        (COLUMN_BLOCK, group, queries, (heads - group + 1) * COLUMN_BLOCKS),
+        (HEAD_DIM * 2, heads * HEAD_DIM * 2, COLUMN_BLOCK * 2),
+        (COLUMN_BLOCK, group, rows // group, column_blocks),
+    )
+
+
+def keys_map(x: torch.Tensor, keys: int, column_blocks: int) -> TensorMap:
+    """Map of k or v [keys, kv_heads·256] that brings [column block][key][64]."""
+    rows, width = x.shape
+    return tensor_map(
+        x,
+        (COLUMN_BLOCK, rows, width // COLUMN_BLOCK),
+        (width * 2, COLUMN_BLOCK * 2),
+        (COLUMN_BLOCK, keys, column_blocks),
+    )
+
+
+def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
+    """Many queries: a cluster of two blocks takes 128 rows, each block every other block of keys."""
+    queries, group = a["q"].shape[0], p["heads"] // p["kv_heads"]
+    tiles = -(-queries * group // WIDE_ROWS)
+    return Launch(
+        gpu.function(FAMILY, "attention_wide", shared=WIDE_SHARED),
+        (2 * tiles, p["kv_heads"]),
+        WIDE_THREADS,
+        [
+            rows_map(a["q"], p, WIDE_ROWS, COLUMN_BLOCKS),
+            keys_map(a["k"], WIDE_KEYS, COLUMN_BLOCKS),
+            keys_map(a["v"], WIDE_KEYS, COLUMN_BLOCKS),
+            rows_map(a["out"], p, WIDE_OUT_ROWS, COLUMN_BLOCKS),
+            a["key_valid"],
+            a["k"].shape[0],
+            group,
+            exponent_scale(HEAD_DIM),
+        ],
+        shared=WIDE_SHARED,
+        cluster=2,
+        pdl=gpu.pdl,
+        name="attention_wide",
+    )
+
+
+def narrow_shared(keys: int) -> int:
+    """Bytes of shared memory of `narrow` with this number of keys per block."""
+    row = HEAD_DIM * 2
+    received = 16 * 4096
+    statistics = 16 * 2 * NARROW_ROWS * 8 + 2 * NARROW_ROWS * 4
+    return (
+        (NARROW_ROWS + keys) * row + max(keys * row, received) + NARROW_ROWS * keys * 2 + statistics + 6 * 8
+    )
+
+
+def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
+    """Few queries: a cluster takes 64 rows and divides the keys."""
+    (queries, _), keys, group = a["q"].shape, a["k"].shape[0], p["heads"] // p["kv_heads"]
+    tiles = -(-queries * group // NARROW_ROWS)
+    share = next((n for n in NARROW_KEYS if n * NARROW_CLUSTER >= keys), NARROW_KEYS[-1])
+    name, shared = f"attention_narrow_{share}", narrow_shared(share)
+    return Launch(
+        gpu.function(FAMILY, name, shared=shared),
+        (tiles * NARROW_CLUSTER, p["kv_heads"]),
+        NARROW_THREADS,
+        [
+            rows_map(a["q"], p, NARROW_ROWS, 1),
+            keys_map(a["k"], share, 1),
+            keys_map(a["v"], share, 1),
+            a["out"],
+            a["key_valid"],
+            queries,
+            keys,
+            group,
+            NARROW_CLUSTER,
+            exponent_scale(HEAD_DIM),
+        ],
+        shared=shared,
+        cluster=NARROW_CLUSTER,
+        pdl=gpu.pdl,
+        name=name,
+    )
+
+
+def fits_self_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> bool:
+    """Whether these kernels compute this call of `self_attention`."""
+    return all(dtypes[name] == torch.bfloat16 for name in ("qkv", "out")) and p["head_dim"] in SELF_HEAD_DIMS
+
+
+def self_shared(head_dim: int, warpgroups: int) -> int:
+    """Bytes of shared memory of `self`: planes of 8 columns, each 16 bytes longer than its rows."""
+    planes = head_dim // 8
+    q = -(-planes // 2) * 2 * (64 * warpgroups + 1) * 16
+    return q + 2 * SELF_BLOCKS * planes * (SELF_KEYS + 1) * 16
+
+
+def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
+    """Each sequence of a fused projection attends to itself, of a call that fits."""
+    heads, head_dim, sequences = p["heads"], p["head_dim"], p["sequences"]
+    length = a["qkv"].shape[0] // sequences
+    # One warpgroup to a thread block reads the keys more often, but spreads over more multiprocessors.
+    warpgroups = 1 if -(-length // 64) * heads * sequences <= gpu.multiprocessors else 2
+    name, shared = f"attention_self_{head_dim}_{warpgroups}", self_shared(head_dim, warpgroups)
+    return [
+        Launch(
+            gpu.function(FAMILY, name, shared=shared),
+            (-(-length // (64 * warpgroups)), heads, sequences),
+            128 * warpgroups,
+            [a["qkv"], a["out"], length, exponent_scale(head_dim)],
+            shared=shared,
+            pdl=gpu.pdl,
+            name=name,
+        )
+    ]
