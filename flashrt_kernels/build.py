@@ -101,8 +101,8 @@ def compile_all(jobs: list[Job], nvcc: Nvcc, out: Path, workers: int, console: C
                 job.images.append(image)
                 job.seconds += seconds
                 if job.finished:
-                    done += 1
                     size = store(job, nvcc, fatbinary, out)
+                    done += 1
                     console.print(
                         f"  {job.family.name:<18} {job.seconds:6.1f} s {size / 1024:8.0f} KB   "
                         f"{done} of {len(jobs)}"
@@ -195,12 +195,13 @@ def build(
     nvcc, workers = find_nvcc(nvcc_path), workers or os.cpu_count() or 1
     console.print(
         f"compiling {len(jobs)} of {len(families)} kernel families for {', '.join(architectures) or 'PTX'} "
-        f"with nvcc {nvcc.release}, {workers} at a time"
+        f"with nvcc {nvcc.release}, {workers} at a time",
+        soft_wrap=True,
     )
     compile_all(jobs, nvcc, out, workers, console)
     if failed := [job.family.name for job in jobs if job.error]:
         raise KernelBuildError(f"not built: {', '.join(failed)}; see above")
-    console.print(f"built in {time.monotonic() - started:.0f} s: {out}")
+    console.print(f"built in {time.monotonic() - started:.0f} s: {out}", soft_wrap=True)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -19,4 +19,4 @@ class KernelBuildError(RuntimeError):
 
 
 class DeviceError(RuntimeError):
-    """There is no such device, or its driver cannot run the kernels. Names what is there and what is needed."""
+    """There is no such device, or its driver cannot run the kernels. Names what is there and is needed."""
