@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from flashrt_kernels.checkpoint.layout import Kind, TensorSpec
 
 _CHUNK = 1 << 18  # values drawn at a time: with their copy in bf16 they stay in a core's cache
+# The embedding, one stream of numbers, is a sixth of a full-size policy: more threads only slow it down.
+_THREADS = 8
 _ALIGNMENT = 8
 
 # Kind of tensor → (mean, standard deviation). Larger than a usual initialisation, so that images, state and
@@ -97,7 +99,7 @@ def write_random(
     """Writes `tensors` with random values to `path`; `advance` is told the bytes of every piece.
 
     The safetensors library serialises only tensors that are all in memory; a full-size policy has 8 to 14 GB.
-    One thread per core; a tensor is one stream of numbers, so the largest one, started first, ends last.
+    Several threads write; a tensor is one stream of numbers, so the largest one is started first.
     `advance` is called from the caller's thread; what it raises ends all of them.
     """
     ordered = sorted(tensors, key=lambda tensor: -tensor.dtype.itemsize)  # keeps every tensor aligned
@@ -115,7 +117,10 @@ def write_random(
         finally:
             written.put(None)
 
-    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with (
+        path.open("wb", buffering=0) as file,
+        ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as threads,
+    ):
         file.write(header)
         file.truncate(len(header) + sum(tensor.size for tensor in ordered))
         jobs = [threads.submit(write, tensor) for tensor in sorted(ordered, key=lambda tensor: -tensor.size)]
