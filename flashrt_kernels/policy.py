@@ -83,9 +83,7 @@ def load_policy(
             raise CheckpointError(f"{name}={value!r}; expected an integer of at least 1")
     for note in checkpoint.notes:
         log.warning("%s: %s", folder, note)
-    model = MODELS[checkpoint.policy_type](
-        checkpoint, PRECISIONS[precision], steps, backend.device, progress
-    )
+    model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps, backend.device, progress)
     return Policy(checkpoint, model, backend, max_image_bytes)
 
 
@@ -102,7 +100,10 @@ class Policy:
         self.action_names = config.action_names
         self.state_stats = dict(checkpoint.state_norm.stats)
         self.action_stats = dict(checkpoint.action_norm.stats)
-        self._checkpoint = replace(checkpoint, tensors={})  # the model holds those that it needs
+        self._unscanned = (
+            checkpoint.unscanned
+        )  # what is still to be verified of the file, once it was uploaded
+        self._checkpoint = replace(checkpoint, tensors={}, unscanned=None)  # the model holds what it needs
         self._model, self._backend = model, backend
         self._max_image_bytes = max_image_bytes
         self._noise_shape = (config.chunk_size, config.max_action_dim)
@@ -113,7 +114,11 @@ class Policy:
         )
         self._warned = False
         self.bound: tuple[str, ...] = ()
-        self._plan(self.cameras)
+        try:
+            self._plan(self.cameras)
+        except BaseException:
+            self.close()
+            raise
         model.weights.release()
 
     # ---- planning ----
@@ -147,6 +152,8 @@ class Policy:
                 f"{self.name}, {len(bound)} cameras, {tokens} tokens", self._backend
             )
             self._model.compose(graph, len(bound), tokens, self._max_image_bytes)
+        self._model.weights.verify(self._unscanned)
+        self._unscanned = None
         layouts = [graph.layout() for graph in graphs.values()]
         self._close_graphs()
         memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))

@@ -57,6 +57,14 @@ def package_file(name: str) -> Path:
     return Path(get_package_share_directory("flashrt_ros")) / name
 
 
+def rclpy_version() -> str:
+    """Version of the installed rclpy; "0" where there is none, as where only the kernels are tested."""
+    try:
+        return metadata.version("rclpy")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
 def set_environment(domain: int) -> None:
     """Environment of this process and its children, before rclpy looks at it.
 
@@ -68,7 +76,7 @@ def set_environment(domain: int) -> None:
     os.environ["ROS_DOMAIN_ID"] = str(domain)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     # Without it Fast DDS loses most images. Jazzy (rclpy 7) reads another name than later releases.
-    later = int(metadata.version("rclpy").split(".")[0]) >= 9
+    later = int(rclpy_version().split(".")[0]) >= 9
     name = "FASTDDS_DEFAULT_PROFILES_FILE" if later else "FASTRTPS_DEFAULT_PROFILES_FILE"
     os.environ[name] = str(package_file("config/fastdds_large_images.xml"))
 

@@ -35,7 +35,10 @@ class Gpu:
         self.name: str = properties.name
         self.major, self.minor = properties.major, properties.minor
         self.multiprocessors: int = properties.multi_processor_count
-        self.shared_memory: int = properties.shared_memory_per_block_optin  # bytes that one block may ask for
+        most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        self.shared_memory: int = checked(
+            driver.cuDeviceGetAttribute(most, self.index)
+        )  # bytes for one block
         self.hopper = (self.major, self.minor) == (9, 0)
         self.pdl = options.pdl and self.major >= 9
         self._functions: dict[tuple[str, str], Any] = {}
@@ -50,7 +53,9 @@ class Gpu:
         function = self._functions[key]
         if shared > max(self._shared.get(key, 0), 48 << 10):
             if shared > self.shared_memory:
-                raise GraphError(f"{name}: {shared} bytes of shared memory; {self.name} has {self.shared_memory}")
+                raise GraphError(
+                    f"{name}: {shared} bytes of shared memory; {self.name} has {self.shared_memory}"
+                )
             function.max_dynamic_shared_size_bytes = shared
             self._shared[key] = shared
         handle: int = function.kernel.ptr

@@ -26,7 +26,7 @@ MAX_KEYS = 8192  # wide::MAX_KEYS
 WIDE_ROWS, WIDE_OUT_ROWS, WIDE_KEYS, WIDE_SLOTS, WIDE_THREADS = 128, 64, 64, 5, 384
 WIDE_SHARED = (
     (WIDE_ROWS + WIDE_SLOTS * WIDE_KEYS) * HEAD_DIM * 2  # queries, ring of keys and values
-    + (1 + 2 * WIDE_SLOTS) * 8  # barriers
+    + (2 + 2 * WIDE_SLOTS) * 8  # barriers
     + MAX_KEYS // 8  # visible keys
     + WIDE_OUT_ROWS * 8  # statistics of the other block
 )
@@ -120,7 +120,7 @@ def narrow_shared(keys: int) -> int:
     received = 16 * 4096
     statistics = 16 * 2 * NARROW_ROWS * 8 + 2 * NARROW_ROWS * 4
     return (
-        (NARROW_ROWS + keys) * row + max(keys * row, received) + NARROW_ROWS * keys * 2 + statistics + 6 * 8
+        (NARROW_ROWS + keys) * row + max(keys * row, received) + NARROW_ROWS * keys * 2 + statistics + 7 * 8
     )
 
 

@@ -206,9 +206,7 @@ def matmul_gelu_mul_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Paramet
 def launch_matmul_gelu_mul(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
     """gelu_tanh(x · gateᵀ) · (x · upᵀ)."""
     product = product_of_tensors(GELU_MUL, a)
-    epilogue = Epilogue(
-        out=pointer(a["out"]), rows=product.rows, n=product.n, out_bf16=is_bf16(a["out"])
-    )
+    epilogue = Epilogue(out=pointer(a["out"]), rows=product.rows, n=product.n, out_bf16=is_bf16(a["out"]))
     return make(gpu, product, epilogue, a["x"], a["weight"], memory)
 
 

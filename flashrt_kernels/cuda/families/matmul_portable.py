@@ -29,6 +29,7 @@ class Tile:
     stages: int
     rate: float  # of the tensor cores' work, relative to the largest tile, when every multiprocessor is full
     blocks: int  # on one multiprocessor
+    threads: int = 128
 
     @property
     def name(self) -> str:
@@ -41,6 +42,7 @@ class Tile:
 
 
 TILES = (
+    Tile(256, 128, 3, 1.0, 1, threads=256),
     Tile(128, 128, 3, 1.0, 2),
     Tile(128, 64, 4, 0.85, 2),
     Tile(64, 128, 4, 0.85, 2),
@@ -48,7 +50,7 @@ TILES = (
     Tile(32, 64, 6, 0.4, 3),
     Tile(16, 64, 6, 0.25, 3),
 )
-THREADS = 128
+REDUCE_THREADS = 128
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def choose(gpu: Gpu, rows: int, n: int, k: int) -> Choice:
     candidates = [
         Choice(tile, parts)
         for tile in TILES
+        if tile.shared <= gpu.shared_memory
         for parts in range(1, LONGEST_SPLIT + 1)
         if parts == 1 or parts <= ceil_div(k, 4 * DEPTH)
     ]
@@ -127,7 +130,9 @@ def launch_portable(
     grid = (ceil_div(rows, tile.rows), ceil_div(n, tile.outputs), parts)
     arguments = (x, weight, k, part_length(k, parts), partial, kind, epilogue)
     function = gpu.function(FAMILY, tile.name, shared=tile.shared)
-    launches = [Launch(function, grid, THREADS, arguments, shared=tile.shared, pdl=gpu.pdl, name=tile.name)]
+    launches = [
+        Launch(function, grid, tile.threads, arguments, shared=tile.shared, pdl=gpu.pdl, name=tile.name)
+    ]
     if partial is not None:
         launches.append(launch_reduce(gpu, epilogue, kind, partial, parts, rows, n))
     return launches
@@ -137,10 +142,10 @@ def launch_reduce(
     gpu: Gpu, epilogue: ctypes.Structure, kind: int, sums: torch.Tensor, parts: int, rows: int, n: int
 ) -> Launch:
     """The epilogue of fp32 sums [parts, rows, n rounded up to a multiple of 16], added in order."""
-    blocks = ceil_div(rows * ceil_div(n, 16) * 2, THREADS)
+    blocks = ceil_div(rows * ceil_div(n, 16) * 2, REDUCE_THREADS)
     function = gpu.function(FAMILY, "matmul_reduce")
     return Launch(
-        function, (blocks,), THREADS, (sums, parts, kind, epilogue), pdl=gpu.pdl, name="matmul_reduce"
+        function, (blocks,), REDUCE_THREADS, (sums, parts, kind, epilogue), pdl=gpu.pdl, name="matmul_reduce"
     )
 
 

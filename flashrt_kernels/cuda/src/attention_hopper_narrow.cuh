@@ -30,7 +30,7 @@ template <int KEYS> struct Shared {
     uint8_t p[ROWS * KEYS * 2];                // [KEYS/8 chunks][64 rows][8], not swizzled
     float2 statistics[MAX_CLUSTER][2][ROWS];   // maximum and sum: [block][warpgroup][row]
     float top[2][ROWS];                        // maxima of this key block: [warpgroup][row]
-    uint64_t qk_full[COLUMN_BLOCKS], v_full[2];
+    uint64_t qk_full[COLUMN_BLOCKS], v_full[2], received_full;
 };
 
 struct Task {
@@ -119,16 +119,15 @@ __device__ __forceinline__ void send(Shared<KEYS>& sm, const Task& task, int war
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         int row_group = 2 * (t / 32) + h, unit = 2 * row_group + warpgroup, to = unit / owned;
-        uint32_t base = remote_address(shared_address(sm.received), to) +
-                        (task.rank * owned + unit % owned) * UNIT_BYTES + lane * 16;
+        const uint8_t* sums = sm.received + (task.rank * owned + unit % owned) * UNIT_BYTES + lane * 16;
+        Receiver receiver(to, &sm.received_full);
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            remote_store4(base + i * 512, o[8 * i + 2 * h], o[8 * i + 2 * h + 1], o[8 * i + 4 + 2 * h], o[8 * i + 5 + 2 * h]);
-        if ((lane & 3) == 0) {
-            uint32_t at = shared_address(&sm.statistics[task.rank][warpgroup][8 * row_group + lane / 4]);
-            for (int half = 0; half < 2; ++half)  // with 16 blocks the two halves of a row belong to two blocks
-                remote_store2(remote_address(at, (2 * row_group + half) / owned), maximum[h], sum[h]);
-        }
+            receiver.send4(sums + i * 512, o[8 * i + 2 * h], o[8 * i + 2 * h + 1], o[8 * i + 4 + 2 * h], o[8 * i + 5 + 2 * h]);
+        const float2* statistics = &sm.statistics[task.rank][warpgroup][8 * row_group + lane / 4];
+        if ((lane & 3) == 0) receiver.send2(statistics, maximum[h], sum[h]);
+        int other = (unit ^ 1) / owned;  // with 16 blocks the two halves of a row belong to two of them
+        if ((lane & 3) == 0 && other != to) Receiver(other, &sm.received_full).send2(statistics, maximum[h], sum[h]);
     }
 }
 
@@ -174,7 +173,7 @@ __device__ __forceinline__ void attend(Shared<KEYS>& sm, const Task& task, float
         float s[SHARE / 2], top[2], factor[2];
         scores(sm, warpgroup, phase, s);
         bool last = block + task.cluster >= end;
-        if (last) cluster_arrive();
+        if (last) cluster_arrive_reading();
         hide<SHARE>(s, visible);
         row_maxima(s, task.scale, top);
         if ((threadIdx.x & 3) == 0) sm.top[warpgroup][row] = top[0], sm.top[warpgroup][row + 8] = top[1];
@@ -206,7 +205,11 @@ template <int KEYS> __device__ __forceinline__ void run(const Task& task) {
     if (threadIdx.x == 0) {
         for (auto& barrier : sm.qk_full) barrier_init(&barrier, 1);
         for (auto& barrier : sm.v_full) barrier_init(&barrier, 1);
+        barrier_init(&sm.received_full, 1);
         barrier_init_fence();
+        // Of each block: the sums of own units, statistics of both warpgroups of their rows.
+        int rows = 8 * max(UNITS / 2 / task.cluster, 1);
+        barrier_expect(&sm.received_full, UNITS * UNIT_BYTES + task.cluster * rows * 2 * sizeof(float2));
         prefetch_map(task.q_map);
         for (int c = 0; c < COLUMN_BLOCKS; ++c) {
             prefetch_3d(task.k_map, 0, task.rank * KEYS, blockIdx.y * COLUMN_BLOCKS + c);
@@ -225,7 +228,7 @@ template <int KEYS> __device__ __forceinline__ void run(const Task& task) {
     attend(sm, task, o, maximum, sum);
     cluster_wait();
     send(sm, task, threadIdx.x / 128, o, maximum, sum);
-    cluster_sync();
+    barrier_wait(&sm.received_full, 0);
     combine(sm, task);
 }
 

@@ -106,13 +106,6 @@ __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uin
 __device__ __forceinline__ void store_two_matrices(uint32_t address, uint32_t a, uint32_t b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
-__device__ __forceinline__ void remote_store2(uint32_t address, float a, float b) {
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
-}
-__device__ __forceinline__ void remote_store4(uint32_t address, float a, float b, float c, float d) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-}
 // Shared → global, of one thread; store_done() waits until everything it stored has arrived.
 __device__ __forceinline__ void store_4d(const CUtensorMap* map, const void* from, int x, int y, int z, int w) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -127,5 +120,31 @@ __device__ __forceinline__ void prefetch_3d(const CUtensorMap* map, int x, int y
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
+
+// ---- clusters ----
+
+// Every block of the cluster has come this far, with nothing written that the others would read.
+__device__ __forceinline__ void cluster_arrive_reading() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
+// A block of the cluster as a receiver: what is sent counts, in bytes, towards its barrier.
+struct Receiver {
+    uint32_t block, barrier;
+
+    __device__ __forceinline__ Receiver(uint32_t block, uint64_t* barrier)
+        : block(block), barrier(remote_address(shared_address(barrier), block)) {}
+    // `to`: where it is in this block.
+    __device__ __forceinline__ void send2(const void* to, float a, float b) const {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%2, %3}, [%1];" ::"r"(
+                         remote_address(shared_address(to), block)),
+                     "r"(barrier), "f"(a), "f"(b)
+                     : "memory");
+    }
+    __device__ __forceinline__ void send4(const void* to, float a, float b, float c, float d) const {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(
+                         remote_address(shared_address(to), block)),
+                     "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
+                     : "memory");
+    }
+};
 
 }  // namespace flashrt

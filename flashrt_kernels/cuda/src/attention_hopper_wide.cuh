@@ -20,10 +20,10 @@ constexpr int THREADS = 384;
 
 struct Shared {
     uint8_t q[ROWS * HEAD_DIM * 2];            // [4 column blocks][128 rows][64]; at the end: the other block's sums
-    uint8_t slot[SLOTS][KEYS * HEAD_DIM * 2];  // [4 column blocks][64 keys][64]; at the end: 64 rows of the output
-    uint64_t q_full, full[SLOTS], empty[SLOTS];
-    uint32_t visible[MAX_KEYS / 32];
+    uint8_t slot[SLOTS][KEYS * HEAD_DIM * 2];  // [4 column blocks][64 keys][64]; at the end, one: 64 rows of the output
+    uint64_t q_full, received_full, full[SLOTS], empty[SLOTS];
     float2 received[64];  // maximum and sum of the other block
+    uint32_t visible[MAX_KEYS / 32];
 };
 static_assert(sizeof(Shared) <= 232448);
 
@@ -62,8 +62,10 @@ struct Consumer {
     Slot slot;
     uint64_t q_descriptor;
 
+    // The slot that comes next has been filled.
+    __device__ __forceinline__ void await() { barrier_wait(&sm.full[slot.index], slot.phase); }
     __device__ __forceinline__ void scores(float (&s)[KEYS / 2]) {
-        barrier_wait(&sm.full[slot.index], slot.phase);
+        await();
         uint64_t k_descriptor = descriptor_k_major(sm.slot[slot.index]);
         wgmma_hold(s);
         wgmma_fence();
@@ -74,7 +76,7 @@ struct Consumer {
         wgmma_commit();
     }
     __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const uint32_t (&p)[KEYS / 4], bool accumulate) {
-        barrier_wait(&sm.full[slot.index], slot.phase);
+        await();
         uint64_t v_descriptor = descriptor(shared_address(sm.slot[slot.index]), KEYS * 128, 1024, SWIZZLE_128);
         wgmma_hold(o);
         wgmma_fence();
@@ -121,7 +123,7 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
     softmax(sm, first, scale, s, rows, factor);
     pack(s, p);
     bool accumulate = false;
-    for (int block = next_block(sm, first, end); block < end; block = next_block(sm, block, end)) {
+    for (int block = next_block(sm, first, end); block < end;) {
         int k_slot = consumer.slot.index;
         weights_hold(p);
         wgmma_hold(o);
@@ -135,13 +137,18 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
         wgmma_hold(s);
         consumer.release(k_slot);
         softmax(sm, block, scale, s, rows, factor);
+        wgmma_hold(s);
+        int following = next_block(sm, block, end);
+        // Also keeps the compiler from waiting for the values before the softmax, which is to overlap with them.
+        if (following < end) consumer.await();
         wgmma_wait<0>();
         wgmma_hold(o);
         consumer.release(v_slot);
         pack(s, p);  // not before: the product that has just ended read p
         scale_rows(o, factor);
+        block = following;
     }
-    cluster_arrive();  // the last scores are there: q may be overwritten
+    cluster_arrive_reading();  // the last scores are there: q may be overwritten
     consumer.values(o, p, accumulate);
     wgmma_wait<0>();
     wgmma_hold(o);
@@ -152,18 +159,19 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
 // Sums and statistics go to the block that writes these rows.
 __device__ __forceinline__ void send(Shared& sm, int to, const float (&o)[HEAD_DIM / 2], const Rows& rows) {
     int t = threadIdx.x & 127, row = 16 * (t / 32) + (t & 31) / 4;
-    uint32_t sums = remote_address(shared_address(sm.q), to) + t * 16;
+    Receiver receiver(to, &sm.received_full);
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 8; ++i) remote_store4(sums + i * 2048, o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    for (int i = 0; i < HEAD_DIM / 8; ++i)
+        receiver.send4(sm.q + i * 2048 + t * 16, o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
     if ((t & 3) == 0) {
-        uint32_t received = remote_address(shared_address(sm.received), to);
-        remote_store2(received + 8 * row, rows.maximum[0], rows.sum[0]);
-        remote_store2(received + 8 * (row + 8), rows.maximum[1], rows.sum[1]);
+        receiver.send2(&sm.received[row], rows.maximum[0], rows.sum[0]);
+        receiver.send2(&sm.received[row + 8], rows.maximum[1], rows.sum[1]);
     }
 }
 
-// Adds what the other block sent, normalises, and leaves the bf16 rows in slot 0 as the copy engine wants them.
-__device__ __forceinline__ void merge(Shared& sm, float (&o)[HEAD_DIM / 2], const Rows& rows) {
+// Adds what the other block sent, normalises, and leaves the bf16 rows in `to` as the copy engine wants them.
+__device__ __forceinline__ void merge(const Shared& sm, const float (&o)[HEAD_DIM / 2], const Rows& rows,
+                                      uint8_t* to) {
     int t = threadIdx.x & 127, lane = t & 31, row = 16 * (t / 32) + lane / 4;
     float mine[2], other[2];
 #pragma unroll
@@ -178,12 +186,12 @@ __device__ __forceinline__ void merge(Shared& sm, float (&o)[HEAD_DIM / 2], cons
     }
     const float4* sums = reinterpret_cast<const float4*>(sm.q) + t;
     int stored = 16 * (t / 32) + (lane & 15);  // the row whose address this lane gives
-    uint32_t to = shared_address(sm.slot[0]) + stored * 128;
+    uint32_t line = shared_address(to) + stored * 128;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 8; i += 2) {  // i, i + 1: chunks of 8 columns
         float4 a = sums[i * 128], b = sums[(i + 1) * 128];
         int chunk = (i & 7) + (lane >> 4);
-        store_matrices(to + (i / 8) * (64 * 128) + ((chunk ^ (stored & 7)) << 4),
+        store_matrices(line + (i / 8) * (64 * 128) + ((chunk ^ (stored & 7)) << 4),
                        pack_bf16(o[4 * i] * mine[0] + a.x * other[0], o[4 * i + 1] * mine[0] + a.y * other[0]),
                        pack_bf16(o[4 * i + 2] * mine[1] + a.z * other[1], o[4 * i + 3] * mine[1] + a.w * other[1]),
                        pack_bf16(o[4 * i + 4] * mine[0] + b.x * other[0], o[4 * i + 5] * mine[0] + b.y * other[0]),
@@ -200,14 +208,18 @@ __device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, 
     barrier_wait(&sm.q_full, 0);
     attend(consumer, rank, end, scale, o, rows);
     cluster_wait();
-    if (warpgroup != rank) send(sm, rank ^ 1, o, rows);
-    cluster_sync();
-    if (warpgroup != rank) return;
-    merge(sm, o, rows);
+    if (warpgroup != rank) {
+        send(sm, rank ^ 1, o, rows);
+        return;
+    }
+    barrier_wait(&sm.received_full, 0);
+    // The other warpgroup may still read the last values, of all slots only those.
+    uint8_t* staging = sm.slot[(consumer.slot.index + 1) % SLOTS];
+    merge(sm, o, rows, staging);
     named_barrier(1, 128);
     if ((threadIdx.x & 127) == 0) {
         int row = blockIdx.x / BLOCKS * ROWS + rank * 64;
-        store_4d(out_map, sm.slot[0], 0, 0, row / group, blockIdx.y * group * COLUMN_BLOCKS);
+        store_4d(out_map, staging, 0, 0, row / group, blockIdx.y * group * COLUMN_BLOCKS);
         store_done();
     }
 }
@@ -221,9 +233,10 @@ __device__ __forceinline__ void run(const CUtensorMap* q_map, const CUtensorMap*
     int warp = threadIdx.x / 32, rank = cluster_rank(), end = (keys + KEYS - 1) / KEYS;
     Producer producer{sm, k_map, v_map, int(blockIdx.y), Slot()};
     if (threadIdx.x == 0) {
-        barrier_init(&sm.q_full, 1);
+        barrier_init(&sm.q_full, 1), barrier_init(&sm.received_full, 1);
         for (int i = 0; i < SLOTS; ++i) barrier_init(&sm.full[i], 1), barrier_init(&sm.empty[i], 8);
         barrier_init_fence();
+        barrier_expect(&sm.received_full, 64 * (HEAD_DIM * 4 + sizeof(float2)));
         prefetch_map(q_map), prefetch_map(k_map), prefetch_map(v_map), prefetch_map(out_map);
     }
     wait_for_predecessor();

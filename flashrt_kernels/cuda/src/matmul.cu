@@ -185,6 +185,7 @@ using namespace flashrt;
         matmul_##M##x##N(const bf16* x, const bf16* weight, int k, int k_part, float* partial, int kind, Epilogue e) { \
         mma_matmul<MmaTile<M, N, WARP_M, WARP_N, STAGES>, M, N>(x, weight, k, k_part, partial, kind, e);              \
     }
+MMA_MATMUL(256, 128, 64, 64, 3)
 MMA_MATMUL(128, 128, 64, 64, 3)
 MMA_MATMUL(128, 64, 64, 32, 4)
 MMA_MATMUL(64, 128, 32, 64, 4)
