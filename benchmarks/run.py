@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -29,7 +30,7 @@ from rich.console import Console
 from benchmarks.device import ceilings, gate, machine
 from benchmarks.device.cases import CASES, Case
 from benchmarks.device.inputs import Observation, Prompts, device_tensors, observations, write_checkpoints
-from benchmarks.device.ours import ABLATIONS, OURS, Ours, Variant
+from benchmarks.device.ours import ABLATIONS, OURS, Ours, PaddedPrompt, Variant
 from benchmarks.device.peers import LeftOut, Task
 from benchmarks.device.peers.lerobot import LeRobotCompiled, LeRobotEager
 from benchmarks.device.peers.plain import PlainEager, PlainGraph
@@ -37,8 +38,10 @@ from benchmarks.device.peers.triton_engine import TritonEngine
 from benchmarks.device.report import show_case
 from benchmarks.device.timing import Engine, Sensors, interleaved, load, sustained
 from flashrt_kernels.checkpoint.recipe import SIZES
+from flashrt_kernels.cuda import manifest
 
 RESULT = Path(__file__).resolve().parent / "results" / "device.json"
+TESTED = "device_run.json"  # beside it: which kernel sources ran on a GPU last
 PEERS = (PlainEager, PlainGraph, TritonEngine)
 SLOW_PEERS = (LeRobotEager, LeRobotCompiled)  # for the first case only, and not with --quick
 OBSERVATIONS = 16
@@ -79,12 +82,14 @@ class Run:
         fp32 = gate.Fp32(task)
         with engines_of(self.builders(case, task), left_out, self.console) as engines:
             checks = self.check(engines, fp32, found, left_out)
-            want = fp32.forward(found[0]).actions
-            errors = {engine.name: gate.error(engine.actions(found[0]), want) for engine in engines}
+            mine = [engine for engine in engines if isinstance(engine, Ours) and engine.name == OURS.name]
+            if mine and case.prompt < prompts.config.tokenizer_max_length:
+                engines.append(PaddedPrompt(mine[0], prompts))
+            errors = {engine.name: self.error(engine, fp32, found[0]) for engine in engines}
             del fp32
             load(LOAD_S)
             samples = interleaved(engines, found, self.options.rounds, self.options.turn_s, self.sensors)
-            steady = self.steady(engines, found)
+            steady = self.steady(mine, found)
             return {
                 "words": case.words,
                 "prefix": case.prefix(task.dims.vision.patches),
@@ -136,9 +141,15 @@ class Run:
                     )
         return checks
 
-    def steady(self, engines: list[Engine], found: list[Observation]) -> dict[str, Any]:
+    @staticmethod
+    def error(engine: Engine, fp32: gate.Fp32, observation: Observation) -> float:
+        """Of the actions, for the prompt that the engine uses."""
+        if isinstance(engine, PaddedPrompt):
+            observation = engine.longer(observation)
+        return gate.error(engine.actions(observation), fp32.forward(observation).actions)
+
+    def steady(self, mine: list[Ours], found: list[Observation]) -> dict[str, Any]:
         """First and last sixth of a minute without a pause, for our engine."""
-        mine = [engine for engine in engines if engine.name == OURS.name]
         if not self.options.sustained_s or not mine:
             return {}
         before = self.sensors.read()
@@ -194,12 +205,22 @@ def measure(options: Options, workdir: Path | None, out: Path, console: Console)
         run = Run(options, folders, tensors, sensors, console, result)
         for case in options.cases:
             result["cases"][case.key] = run.case(case)
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            write(out, result)
             show_case(
                 console, f"{case.words} ({time.monotonic() - start:.0f} s so far)", result["cases"][case.key]
             )
+    if options.ours:
+        facts = {"date": result["date"], "device": result["hardware"]["gpu"]}
+        write(out.with_name(TESTED), {**facts, "kernels": manifest.source_hashes()})
     console.print(f"written to {out}")
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Raw samples one list a line: thousands of lines of one number each would be no easier to read."""
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    text = re.sub(r"\[\s+([-\d.][^\[\]{}]*?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ import numpy as np
 import torch
 
 from benchmarks.device.cases import Case
-from benchmarks.device.inputs import Observation
+from benchmarks.device.inputs import Observation, Prompts
 from benchmarks.device.peers import LeftOut
 from benchmarks.device.timing import Sample
+from flashrt_kernels.policy import Chunk, Policy, load_policy
 
 WHAT = (
     "gpu: VGA pixels, ids and noise on the device → actions in robot units on the device; wall: VGA images, "
     "state and instruction in pageable host memory → actions in host memory, tokenising included"
 )
-DEVICE = "cuda"
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Ours:
         """Raises LeftOut where the package cannot run on this GPU."""
         self.name = variant.name
         try:
+            from flashrt_kernels.cuda.backend import CudaBackend
             from flashrt_kernels.cuda.options import CudaOptions
-            from flashrt_kernels.policy import load_policy
         except ImportError as error:
             raise LeftOut(f"no CUDA part: {error}") from None
         start = time.perf_counter()
-        self.policy: Any = load_policy(folder, device=DEVICE, options=CudaOptions(**variant.options))
+        self.policy: Policy = load_policy(folder, device=CudaBackend("cuda", CudaOptions(**variant.options)))
         self.policy.bind(example.images)
         torch.cuda.synchronize()
         self.load_s = time.perf_counter() - start
@@ -75,7 +75,7 @@ class Ours:
         }
         return {"gpu": chunk.timings["gpu"], "wall": wall, **stages}
 
-    def decide(self, observation: Observation, taps: tuple[str, ...] = ()) -> Any:
+    def decide(self, observation: Observation, taps: tuple[str, ...] = ()) -> Chunk:
         """The chunk, with intermediates."""
         o = observation
         return self.policy.decide(o.images, o.state, o.instruction, noise=o.noise, taps=taps)
@@ -87,3 +87,28 @@ class Ours:
 
     def close(self) -> None:
         self.policy.close()
+
+
+class PaddedPrompt:
+    """The same policy in its largest bucket: what padding every prompt to the limit would cost."""
+
+    name = f"{OURS.name}, prompt padded to the limit"
+    what = WHAT
+
+    def __init__(self, ours: Ours, prompts: Prompts) -> None:
+        self.ours = ours
+        limit = prompts.config.tokenizer_max_length
+        self.instruction, self.state, self.ids = prompts.draw(np.random.default_rng(0), limit)
+
+    def measure(self, observation: Observation) -> Sample:
+        return self.ours.measure(self.longer(observation))
+
+    def actions(self, observation: Observation) -> np.ndarray:
+        return self.ours.actions(self.longer(observation))
+
+    def longer(self, observation: Observation) -> Observation:
+        """A graph does the same work for every prompt of its bucket; this one fills it."""
+        return replace(observation, instruction=self.instruction, state=self.state, ids=self.ids)
+
+    def close(self) -> None:
+        """The policy belongs to `ours`."""
