@@ -77,7 +77,8 @@ def jobs_of(families: Sequence[Family], architectures: Sequence[str], out: Path)
     for family in families:
         wanted = images_of(family, architectures)
         present = set(built.get(family.name, {}).get("images", []))
-        if wanted and (manifest.problem(family.name, out) or not present.issuperset(wanted)):
+        unusable = manifest.problem(family.name, out, family.source.parent)
+        if wanted and (unusable or not present.issuperset(wanted)):
             jobs.append(Job(family, wanted, family.hash()))
     return jobs
 
@@ -151,7 +152,7 @@ def store(job: Job, nvcc: Nvcc, fatbinary: Path, out: Path) -> int:
             resources.setdefault(kernel, {})[image.architecture] = used
     with locked(out):
         os.replace(new, out / f"{name}.fatbin")
-        known = set(manifest.families())
+        known = set(manifest.families(job.family.source.parent))
         for path, key, value in (
             (manifest.path_of(out), "families", entry),
             (out / RESOURCES, "families", resources),
