@@ -31,18 +31,27 @@ class Variant:
     keys: int
     groups: int
     threads: int
+    head_dim: int  # at most; smaller ones are padded with zeros
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory: the query tile, and a key and a value tile of each group."""
+        chunks = self.head_dim // 8  # of 16 bytes
+        return (self.rows + 2 * self.groups * self.keys) * (chunks if chunks % 8 == 0 else chunks | 1) * 16
 
 
-# by head_dim, rounded up to the next of these
-SIZES = {
-    64: Variant("attention_64", 64, 64, 1, 128),
-    80: Variant("attention_80", 64, 64, 1, 128),
-    128: Variant("attention_128", 64, 64, 1, 128),
-    256: Variant("attention_256", 64, 32, 2, 256),
-}
-GENERIC = Variant("attention_generic", 32, 32, 1, 256)
+# the first that takes a head and fits into the GPU's shared memory is used
+VARIANTS = (
+    Variant("attention_64x64", 64, 64, 1, 128, 64),
+    Variant("attention_80x64", 64, 64, 1, 128, 80),
+    Variant("attention_128x64", 64, 64, 1, 128, 128),
+    Variant("attention_256x64", 64, 64, 2, 256, 256),
+    Variant("attention_256x32", 64, 32, 2, 256, 256),
+)
+GENERIC = Variant("attention_generic", 32, 32, 1, 256, 256)
 LARGEST = 256  # head_dim
 COMBINE_THREADS = 128
+MOST_PARTS = 32  # one for each lane of a warp
 
 
 class Attention(ctypes.Structure):
@@ -57,23 +66,21 @@ class Attention(ctypes.Structure):
     )
 
 
-def variant(head_dim: int, dtypes: Sequence[torch.dtype | None]) -> Variant:
+def variant(gpu: Gpu, head_dim: int, dtypes: Sequence[torch.dtype | None]) -> Variant:
     """The kernel for q, k and v of these types. Raises GraphError for heads that no kernel takes."""
     if head_dim > LARGEST:
         raise GraphError(f"attention: head_dim is {head_dim}; expected at most {LARGEST}")
     if head_dim % 8 or any(dtype != torch.bfloat16 for dtype in dtypes):
         return GENERIC
-    return SIZES[min(size for size in SIZES if size >= head_dim)]
+    return next(v for v in VARIANTS if v.head_dim >= head_dim and v.shared <= gpu.shared_memory)
 
 
 def shared_bytes(kernel: Variant, head_dim: int) -> int:
-    """Dynamic shared memory of a block: the query tile, and a key and a value tile of each group."""
-    if kernel is GENERIC:
-        rows = kernel.rows + kernel.keys
-        return 4 * (rows * (head_dim + 1) + kernel.rows * (kernel.keys + 1))
-    size = next(size for size, known in SIZES.items() if known is kernel)
-    chunks = size // 8 if size % 64 == 0 else size // 8 | 1
-    return (kernel.rows + 2 * kernel.groups * kernel.keys) * chunks * 16
+    """Dynamic shared memory of a block; the generic kernel's tiles are fp32 and not padded."""
+    if kernel is not GENERIC:
+        return kernel.shared
+    rows = kernel.rows + kernel.keys
+    return 4 * (rows * (head_dim + 1) + kernel.rows * (kernel.keys + 1))
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -84,7 +91,7 @@ def parts_of(gpu: Gpu, kernel: Variant, rows: int, heads: int, keys: int) -> int
     """Into how many parts the keys are split, so that few rows use all multiprocessors. rows: of one head."""
     tiles = ceil_div(keys, kernel.keys)
     blocks = ceil_div(rows, kernel.rows) * heads
-    wanted = max(1, min(gpu.multiprocessors // blocks, ceil_div(tiles, kernel.groups)))
+    wanted = max(1, min(gpu.multiprocessors // blocks, ceil_div(tiles, kernel.groups), MOST_PARTS))
     return ceil_div(tiles, ceil_div(tiles, wanted))  # none of them empty
 
 
@@ -100,7 +107,7 @@ def workspace_portable(
     sequences: int = 1,
 ) -> int:
     """Bytes that `launch_portable` needs. dtypes: of q, k, v. queries, keys: of one sequence."""
-    kernel = variant(head_dim, dtypes)
+    kernel = variant(gpu, head_dim, dtypes)
     rows = queries * heads // kv_heads
     parts = parts_of(gpu, kernel, rows, sequences * kv_heads, keys)
     return 4 * parts * sequences * kv_heads * rows * (head_dim + 2) if parts > 1 else 0
@@ -125,7 +132,7 @@ def launch_portable(
 
     key_valid [keys], mask [queries, keys]: bool. workspace: at least `workspace_portable` bytes.
     """
-    kernel = variant(head_dim, [t.dtype for t in (q, k, v)])
+    kernel = variant(gpu, head_dim, [t.dtype for t in (q, k, v)])
     queries, keys = q.shape[0] // sequences, k.shape[0] // sequences
     rows = queries * heads // kv_heads
     parts = parts_of(gpu, kernel, rows, sequences * kv_heads, keys)
@@ -144,7 +151,7 @@ def launch_portable(
         Launch(function, grid, kernel.threads, (arguments,), shared=shared, pdl=gpu.pdl, name=kernel.name)
     ]
     if parts > 1:
-        grid = (ceil_div(rows * ceil_div(head_dim, 2), COMBINE_THREADS), sequences * kv_heads, 1)
+        grid = (ceil_div(rows * ceil_div(head_dim, 128), 4), sequences * kv_heads, 1)
         combine = gpu.function(FAMILY, "attention_combine")
         launches.append(
             Launch(combine, grid, COMBINE_THREADS, (arguments,), pdl=gpu.pdl, name="attention_combine")

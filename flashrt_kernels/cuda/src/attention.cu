@@ -7,6 +7,7 @@
 // (head_dim 256), two groups of 4 warps take turns at the key tiles and are merged at the end. Few rows: the keys are
 // split over blocks as well (blockIdx.z), each writes sums to a workspace, `attention_combine` adds them in order.
 #include "attention_generic.cuh"
+#include "four.cuh"
 #include "mma.cuh"
 
 namespace flashrt {
@@ -177,7 +178,8 @@ template <int D, int KEYS, int GROUPS> struct Flash {
         copy_q();
         begin += group * KEYS;
         copy_keys(k_tile, a.k, begin, end);
-        wait_copies<0>();
+        copy_keys(v_tile, a.v, begin, end);
+        wait_copies<1>();
         __syncthreads();
         if (Q_IN_REGISTERS) {
 #pragma unroll
@@ -186,9 +188,11 @@ template <int D, int KEYS, int GROUPS> struct Flash {
         for (int key0 = begin; key0 < end; key0 += GROUPS * KEYS) {
             bool seen[KEYS / 32];
             load_seen(seen, key0, end);
-            wait_copies<0>();
-            sync_group(1 + group, GROUP_THREADS);  // these keys are there, the values before have been used
-            copy_keys(v_tile, a.v, key0, end);
+            if (key0 != begin) {
+                wait_copies<0>();
+                sync_group(1 + group, GROUP_THREADS);  // these keys are there, the values before have been used
+                copy_keys(v_tile, a.v, key0, end);
+            }
             multiply_keys();
             hide(seen, key0, end);
             weigh();
@@ -280,44 +284,53 @@ template <int D, int KEYS, int GROUPS> __device__ __forceinline__ void flash_att
 
 using namespace flashrt;
 
-// Name: attention_<padded head_dim>. The list is that of SIZES in flashrt_kernels/cuda/families/attention_portable.py.
-#define FLASH_ATTENTION(D, KEYS, GROUPS)                                                                       \
-    extern "C" __global__ void __launch_bounds__(GROUPS * GROUP_THREADS) attention_##D(const __grid_constant__ Attention a) { \
-        flash_attention<D, KEYS, GROUPS>(a);                                                                   \
+// Name: attention_<padded head_dim>x<keys of a tile>. The list is that of VARIANTS in
+// flashrt_kernels/cuda/families/attention_portable.py.
+#define FLASH_ATTENTION(D, KEYS, GROUPS)                                             \
+    extern "C" __global__ void __launch_bounds__(GROUPS * GROUP_THREADS)             \
+        attention_##D##x##KEYS(const __grid_constant__ Attention a) {                \
+        flash_attention<D, KEYS, GROUPS>(a);                                         \
     }
 FLASH_ATTENTION(64, 64, 1)
 FLASH_ATTENTION(80, 64, 1)
 FLASH_ATTENTION(128, 64, 1)
 FLASH_ATTENTION(256, 32, 2)
+FLASH_ATTENTION(256, 64, 2)
 
 extern "C" __global__ void __launch_bounds__(256, 1) attention_generic(const __grid_constant__ Attention a) {
     attention_generic_block(a);
 }
 
-// Adds the parts of a row, in their order. A thread: two columns. grid: (ceil(queries·group·head_dim/2 / 128), sequences·kv_heads).
+// Adds the parts of a row, in their order; at most 32 parts. A warp: 128 columns of a row.
+// grid: (ceil(queries·group · ceil(head_dim/128) / 4), sequences·kv_heads).
 extern "C" __global__ void __launch_bounds__(128) attention_combine(const __grid_constant__ Attention a) {
     release_successor();
     wait_for_predecessor();
     Rows rows(a);
-    int pairs = (a.head_dim + 1) >> 1, index = blockIdx.x * blockDim.x + threadIdx.x;
-    int row = index / pairs, column = 2 * (index - row * pairs);
+    int pieces = (a.head_dim + 127) >> 7, warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
+    int row = warp / pieces, column = (warp - row * pieces) * 128 + lane * 4;
     if (row >= rows.count) return;
-    bool both = column + 1 < a.head_dim;
     size_t all = rows.all(a), at = rows.partial_row(a, row);
-    const float* statistics = a.partial + size_t(a.parts) * all * a.head_dim + at * 2;
-    float max = -INFINITY;
-    for (int part = 0; part < a.parts; ++part) max = fmaxf(max, statistics[part * all * 2]);
-    float x = 0.0f, y = 0.0f, total = 0.0f;
-#pragma unroll 4
+    float max = -INFINITY, total = 0.0f;  // of part `lane`
+    if (lane < a.parts) {
+        const float* statistics = a.partial + size_t(a.parts) * all * a.head_dim + (lane * all + at) * 2;
+        max = statistics[0];
+        total = statistics[1];
+    }
+    float weight = weight_of(max, warp_max(max));
+    total = warp_sum(total * weight);
+    const float* sums = a.partial + at * a.head_dim + column;
+    int count = a.head_dim - column;
+    Four x = {};
+#pragma unroll 8
     for (int part = 0; part < a.parts; ++part) {
-        const float* sums = a.partial + (part * all + at) * a.head_dim + column;
-        float weight = weight_of(statistics[part * all * 2], max);
-        total = fmaf(weight, statistics[part * all * 2 + 1], total);
-        x = fmaf(weight, sums[0], x);
-        if (both) y = fmaf(weight, sums[1], y);
+        Four s = load_some(sums + part * all * a.head_dim, false, 0, count);
+        float w = __shfl_sync(0xffffffffu, weight, part);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x.v[i] = fmaf(w, s.v[i], x.v[i]);
     }
     float scale = total > 0.0f ? 1.0f / total : 0.0f;
-    size_t out = rows.offset(a, row, a.out_stride) + column;
-    store_from_float(a.out, a.out_bf16, out, x * scale);
-    if (both) store_from_float(a.out, a.out_bf16, out + 1, y * scale);
+#pragma unroll
+    for (float& v : x.v) v *= scale;
+    store_some(a.out, a.out_bf16, rows.offset(a, row, a.out_stride) + column, x, count);
 }

@@ -5,106 +5,13 @@
 #pragma once
 
 #include "epilogue.cuh"
+#include "four.cuh"
 
 namespace flashrt {
 
-struct Four { float v[4]; };
+struct Eight { Four first, second; };
 
-// Element `index` of an array of either type; 16 (fp32) or 8 (bf16) bytes at once where the address allows it.
-__device__ __forceinline__ Four load_four(const void* array, bool is_bf16, size_t index) {
-    Four r;
-    if (is_bf16) {
-        const bf16* p = static_cast<const bf16*>(array) + index;
-        if (reinterpret_cast<uintptr_t>(p) % 8 == 0) {
-            uint2 raw = *reinterpret_cast<const uint2*>(p);
-            float2 a = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&raw.x));
-            float2 b = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&raw.y));
-            r.v[0] = a.x, r.v[1] = a.y, r.v[2] = b.x, r.v[3] = b.y;
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) r.v[i] = to_float(p[i]);
-        }
-    } else {
-        const float* p = static_cast<const float*>(array) + index;
-        if (reinterpret_cast<uintptr_t>(p) % 16 == 0) {
-            float4 raw = *reinterpret_cast<const float4*>(p);
-            r.v[0] = raw.x, r.v[1] = raw.y, r.v[2] = raw.z, r.v[3] = raw.w;
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) r.v[i] = p[i];
-        }
-    }
-    return r;
-}
-__device__ __forceinline__ void store_four(void* array, bool is_bf16, size_t index, const Four& x) {
-    if (is_bf16) {
-        bf16* p = static_cast<bf16*>(array) + index;
-        if (reinterpret_cast<uintptr_t>(p) % 8 == 0) {
-            *reinterpret_cast<uint2*>(p) = make_uint2(pack_bf16(x.v[0], x.v[1]), pack_bf16(x.v[2], x.v[3]));
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) p[i] = from_float<bf16>(x.v[i]);
-        }
-    } else {
-        float* p = static_cast<float*>(array) + index;
-        if (reinterpret_cast<uintptr_t>(p) % 16 == 0) {
-            *reinterpret_cast<float4*>(p) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) p[i] = x.v[i];
-        }
-    }
-}
-
-// Columns c … c+3 of PLAIN, as far as there are.
-__device__ __forceinline__ void finish_plain(const Epilogue& e, int row, int c, Four x) {
-    size_t index = size_t(row) * e.n + c;
-    if (c + 4 > e.n) {
-        for (int i = 0; c + i < e.n && i < 3; ++i)
-            store_from_float(e.out, e.out_bf16, index + i, finish(e, row, c + i, i == 0 ? x.v[0] : i == 1 ? x.v[1] : x.v[2]));
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (e.bias) x.v[i] += e.bias[c + i];
-        x.v[i] = activate(x.v[i], e.activation);
-        if (e.gate) x.v[i] *= e.gate[c + i];
-    }
-    if (e.residual) {
-        Four r = load_four(e.residual, e.residual_bf16, index);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x.v[i] += r.v[i];
-    }
-    store_four(e.out, e.out_bf16, index, x);
-}
-
-// Pairs whose first members are the stored outputs c … c+3.
-__device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, int row, int c, Four first, const Four& second) {
-    if (c >= e.n) return;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) first.v[i] = gelu_tanh(first.v[i]) * second.v[i];
-    store_four(e.out, e.out_bf16, size_t(row) * (e.n >> 1) + (c >> 4) * 8 + (c & 7), first);
-}
-__device__ __forceinline__ void finish_rope(const Epilogue& e, int row, int c, Four first, Four second) {
-    if (c >= e.n) return;
-    RopeTarget t = rope_target(e, c);
-    if (!t.out) return;
-    if (t.angle >= 0) {
-        size_t line = size_t(row) * e.head_dim + t.angle;
-        Four cos = load_four(e.table, false, line), sin = load_four(e.table, false, line + (e.head_dim >> 1));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            float a = first.v[i], b = second.v[i];
-            first.v[i] = a * cos.v[i] - b * sin.v[i];
-            second.v[i] = b * cos.v[i] + a * sin.v[i];
-        }
-    }
-    size_t start = size_t(row) * t.width;
-    store_four(t.out, e.out_bf16, start + t.first, first);
-    store_four(t.out, e.out_bf16, start + t.second, second);
-}
-
-// The columns that item i of a row's ceil(n / 8) stands for: four from `first` on, four from `second` on.
+// The columns that item i of a row's ceil(n / 16) · 2 stands for: four from `first` on, four from `second` on.
 struct Columns { int first, second; };
 __device__ __forceinline__ Columns columns_of(int kind, int item) {
     if (kind == PLAIN) return {item * 8, item * 8 + 4};
@@ -112,17 +19,82 @@ __device__ __forceinline__ Columns columns_of(int kind, int item) {
     return {first, first + 8};
 }
 
-// Rows and columns beyond the product are left out.
-__device__ __forceinline__ void finish_eight(
-    const Epilogue& e, int kind, int row, Columns c, const Four& first, const Four& second) {
-    if (row >= e.rows) return;
-    switch (kind) {
-        case GELU_MUL: finish_gelu_mul(e, row, c.first, first, second); break;
-        case ROPE_QKV: finish_rope(e, row, c.first, first, second); break;
-        default:
-            finish_plain(e, row, c.first, first);
-            finish_plain(e, row, c.second, second);
+// A thread's eight columns, for any number of rows. What depends on the column alone is loaded once; what depends on the
+// row, `load` brings early, so that several rows' loads are on their way before the first of them is stored.
+struct Finisher {
+    const Epilogue& e;
+    int kind;
+    Columns c;
+    Eight bias, gate;   // PLAIN
+    RopeTarget target;  // ROPE_QKV
+
+    __device__ __forceinline__ Finisher(const Epilogue& epilogue, int kind, Columns columns)
+        : e(epilogue), kind(kind), c(columns) {
+        target.out = nullptr;
+        target.angle = -1;
+        if (kind == PLAIN) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                bool first = c.first + i < e.n, second = c.second + i < e.n;
+                bias.first.v[i] = e.bias && first ? e.bias[c.first + i] : 0.0f;
+                bias.second.v[i] = e.bias && second ? e.bias[c.second + i] : 0.0f;
+                gate.first.v[i] = e.gate && first ? e.gate[c.first + i] : 1.0f;
+                gate.second.v[i] = e.gate && second ? e.gate[c.second + i] : 1.0f;
+            }
+        } else if (kind == ROPE_QKV && c.first < e.n) {
+            target = rope_target(e, c.first);
+        }
     }
-}
+
+    // Residual (PLAIN), or cos and sin (ROPE_QKV) of a row.
+    __device__ __forceinline__ Eight load(int row) const {
+        Eight r = {};
+        if (row >= e.rows) return r;
+        if (kind == PLAIN && e.residual) {
+            size_t line = size_t(row) * e.n;
+            r.first = load_some(e.residual, e.residual_bf16, line + c.first, e.n - c.first);
+            r.second = load_some(e.residual, e.residual_bf16, line + c.second, e.n - c.second);
+        } else if (kind == ROPE_QKV && target.angle >= 0) {
+            size_t line = size_t(row) * e.head_dim + target.angle;
+            r.first = load_four(e.table, false, line);
+            r.second = load_four(e.table, false, line + (e.head_dim >> 1));
+        }
+        return r;
+    }
+
+    __device__ __forceinline__ Four plain(Four x, const Four& bias, const Four& gate, const Four& residual) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x.v[i] = activate(x.v[i] + bias.v[i], e.activation) * gate.v[i] + residual.v[i];
+        return x;
+    }
+
+    // The sums of a row, with what `load` gave for it. Rows and columns beyond the product are left out.
+    __device__ __forceinline__ void store(int row, Eight x, const Eight& loaded) const {
+        if (row >= e.rows || c.first >= e.n) return;
+        if (kind == PLAIN) {
+            size_t line = size_t(row) * e.n;
+            x.first = plain(x.first, bias.first, gate.first, loaded.first);
+            x.second = plain(x.second, bias.second, gate.second, loaded.second);
+            store_some(e.out, e.out_bf16, line + c.first, x.first, e.n - c.first);
+            store_some(e.out, e.out_bf16, line + c.second, x.second, e.n - c.second);
+        } else if (kind == GELU_MUL) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) x.first.v[i] = gelu_tanh(x.first.v[i]) * x.second.v[i];
+            store_four(e.out, e.out_bf16, size_t(row) * (e.n >> 1) + (c.first >> 4) * 8 + (c.first & 7), x.first);
+        } else if (target.out) {
+            if (target.angle >= 0) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    float a = x.first.v[i], b = x.second.v[i], cos = loaded.first.v[i], sin = loaded.second.v[i];
+                    x.first.v[i] = a * cos - b * sin;
+                    x.second.v[i] = b * cos + a * sin;
+                }
+            }
+            size_t line = size_t(row) * target.width;
+            store_four(target.out, e.out_bf16, line + target.first, x.first);
+            store_four(target.out, e.out_bf16, line + target.second, x.second);
+        }
+    }
+};
 
 }  // namespace flashrt

@@ -24,23 +24,31 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
     float sums[TILES_M][2 * TILES_N][4];
     uint32_t a[2][TILES_M][4], b[2][TILES_N][4];  // operands of this and the next 16 columns of k
 
-    // ROWS rows from `row0` on, DEPTH columns from `column` on; zeros outside of [rows, columns).
-    template <int ROWS>
-    static __device__ __forceinline__ void copy_tile(
-        uint32_t target, const bf16* source, int rows, int k, int row0, int column, int columns) {
-        constexpr int STEP = THREADS / 8;
-        int row = threadIdx.x >> 3, chunk = threadIdx.x & 7;
-        int c = column + chunk * 8;
-        const bf16* p = source + size_t(row0 + row) * k + c;
-        uint32_t to = target + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
-#pragma unroll
-        for (int i = 0; i < ROWS; i += STEP) {
-            if (ROWS % STEP == 0 || row + i < ROWS) {
-                bool valid = row0 + row + i < rows && c < columns;
-                copy_async(to + i * ROW_BYTES, valid ? p + size_t(i) * k : source, valid);
-            }
+    // Rows of an operand that this thread copies: `row`, and every STEP-th after it. Rows beyond the operand are left as
+    // they are: they only reach sums that nobody stores.
+    static constexpr int STEP = THREADS / 8;
+    template <int ROWS> struct Copier {
+        const char* source;  // of the next stage
+        size_t step;         // bytes from one of the thread's rows to the next
+        int limit;           // rows of the operand from `row` on
+        __device__ __forceinline__ Copier(const bf16* array, int row0, int rows, int k, int begin) {
+            int row = row0 + (threadIdx.x >> 3);
+            source = reinterpret_cast<const char*>(array + size_t(row) * k + begin + (threadIdx.x & 7) * 8);
+            step = size_t(STEP) * k * sizeof(bf16);
+            limit = min(rows - row, ROWS - int(threadIdx.x >> 3));
         }
-    }
+        // The next DEPTH columns; zeros for a chunk beyond the last column.
+        __device__ __forceinline__ void copy(uint32_t target, bool valid) {
+            const char* p = source;
+#pragma unroll
+            for (int i = 0; i < ROWS; i += STEP) {
+                if (i < limit) copy_async(target + i * ROW_BYTES, p, valid);
+                // In assembly, or the compiler makes one product a row of it, in the middle of the main loop.
+                asm("add.s64 %0, %0, %1;" : "+l"(p) : "l"(step));
+            }
+            source += ROW_BYTES;
+        }
+    };
 
     __device__ __forceinline__ void load_operands(int buffer, int stage, int step) {
         uint32_t x = shared + stage * STAGE_BYTES, w = x + X_BYTES;
@@ -68,26 +76,24 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
     __device__ __forceinline__ void accumulate(
         const bf16* x, const bf16* weight, int rows, int n, int k, int row0, int column0, int begin, int end) {
         int steps = (end - begin + DEPTH - 1) / DEPTH;
-        auto copy_x = [&](int s) {
-            copy_tile<BLOCK_M>(shared + s % STAGES * STAGE_BYTES, x, rows, k, row0, begin + s * DEPTH, end);
-        };
-        auto copy_weight = [&](int s) {
-            copy_tile<BLOCK_N>(
-                shared + s % STAGES * STAGE_BYTES + X_BYTES, weight, n, k, column0, begin + s * DEPTH, end);
-        };
+        int line = threadIdx.x >> 3, chunk = threadIdx.x & 7, columns = end - begin - chunk * 8;
+        uint32_t target = shared + line * ROW_BYTES + ((chunk ^ (line & 7)) << 4);
+        Copier<BLOCK_M> x_copier(x, row0, rows, k, begin);
+        Copier<BLOCK_N> weight_copier(weight, column0, n, k, begin);
         for (int s = 0; s < STAGES - 1; ++s)  // weights depend on no kernel before this one
-            if (s < steps) copy_weight(s);
+            if (s < steps) weight_copier.copy(target + s * STAGE_BYTES + X_BYTES, s * DEPTH < columns);
         wait_for_predecessor();
         for (int s = 0; s < STAGES - 1; ++s) {
-            if (s < steps) copy_x(s);
+            if (s < steps) x_copier.copy(target + s * STAGE_BYTES, s * DEPTH < columns);
             commit_copies();
         }
         release_successor();
         wait_copies<STAGES - 2>();
         __syncthreads();
         load_operands(0, 0, 0);
-        int stage = 0;
+        int stage = 0, next = STAGES - 1;
         for (int s = 0; s < steps; ++s) {
+            bool more = s + STAGES - 1 < steps, valid = (s + STAGES - 1) * DEPTH < columns;
 #pragma unroll
             for (int step = 0; step < DEPTH / 16; ++step) {
                 if (step == DEPTH / 16 - 1) {
@@ -96,10 +102,12 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
                     stage = stage + 1 == STAGES ? 0 : stage + 1;
                 }
                 load_operands((step + 1) & 1, stage, (step + 1) % (DEPTH / 16));
-                if (step == 0) {  // the stage read last before the barrier is free
-                    int next = s + STAGES - 1;
-                    if (next < steps) copy_x(next), copy_weight(next);
+                // Into the stage that was read last before the barrier.
+                if (step == 0 && more) x_copier.copy(target + next * STAGE_BYTES, valid);
+                if (step == 1) {
+                    if (more) weight_copier.copy(target + next * STAGE_BYTES + X_BYTES, valid);
                     commit_copies();
+                    next = next + 1 == STAGES ? 0 : next + 1;
                 }
                 multiply(step & 1);
             }
@@ -120,14 +128,23 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
                 *reinterpret_cast<float2*>(p + 8 * WIDTH) = make_float2(sums[i][j][2], sums[i][j][3]);
             }
         __syncwarp();
-        row0 += warp_m * WARP_M, column0 += warp_n * WARP_N;
+        row0 += warp_m * WARP_M;
+        constexpr int LINES = 32 / ITEMS, BATCH = WARP_M / LINES < 16 ? 2 : 4;  // rows at once; in a batch
+        int line = lane / ITEMS;
+        Columns local = columns_of(kind, lane % ITEMS);
+        column0 += warp_n * WARP_N;
+        Finisher finisher(e, kind, {column0 + local.first, column0 + local.second});
 #pragma unroll 1
-        for (int i = lane; i < WARP_M * ITEMS; i += 32) {
-            int row = i / ITEMS;
-            Columns c = columns_of(kind, i % ITEMS);
-            const float* line = part + row * WIDTH;
-            finish_eight(e, kind, row0 + row, {column0 + c.first, column0 + c.second},
-                         load_four(line, false, c.first), load_four(line, false, c.second));
+        for (; line < WARP_M; line += LINES * BATCH) {
+            Eight loaded[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) loaded[i] = finisher.load(row0 + line + i * LINES);
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) {
+                const float* p = part + (line + i * LINES) * WIDTH;
+                finisher.store(row0 + line + i * LINES,
+                               {load_four(p, false, local.first), load_four(p, false, local.second)}, loaded[i]);
+            }
         }
     }
 
@@ -179,19 +196,20 @@ __device__ __forceinline__ void mma_matmul(
 
 using namespace flashrt;
 
-// Name: matmul_<rows>x<outputs> of the tile. The list is that of TILES in flashrt_kernels/cuda/families/matmul_portable.py.
-#define MMA_MATMUL(M, N, WARP_M, WARP_N, STAGES)                                                                      \
-    extern "C" __global__ void __launch_bounds__((M / WARP_M) * (N / WARP_N) * 32)                                    \
+// Name: matmul_<rows>x<outputs> of the tile; BLOCKS of them share a multiprocessor. The list is that of TILES in
+// flashrt_kernels/cuda/families/matmul_portable.py.
+#define MMA_MATMUL(M, N, WARP_M, WARP_N, STAGES, BLOCKS)                                                              \
+    extern "C" __global__ void __launch_bounds__((M / WARP_M) * (N / WARP_N) * 32, BLOCKS)                            \
         matmul_##M##x##N(const bf16* x, const bf16* weight, int k, int k_part, float* partial, int kind, Epilogue e) { \
         mma_matmul<MmaTile<M, N, WARP_M, WARP_N, STAGES>, M, N>(x, weight, k, k_part, partial, kind, e);              \
     }
-MMA_MATMUL(256, 128, 64, 64, 3)
-MMA_MATMUL(128, 128, 64, 64, 3)
-MMA_MATMUL(128, 64, 64, 32, 4)
-MMA_MATMUL(64, 128, 32, 64, 4)
-MMA_MATMUL(64, 64, 32, 32, 4)
-MMA_MATMUL(32, 64, 32, 16, 6)
-MMA_MATMUL(16, 64, 16, 16, 6)
+MMA_MATMUL(256, 128, 64, 64, 3, 1)
+MMA_MATMUL(128, 128, 64, 64, 3, 2)
+MMA_MATMUL(128, 64, 64, 32, 4, 2)
+MMA_MATMUL(64, 128, 32, 64, 4, 2)
+MMA_MATMUL(64, 64, 32, 32, 4, 3)
+MMA_MATMUL(32, 64, 32, 16, 6, 3)
+MMA_MATMUL(16, 64, 16, 16, 6, 3)
 
 // Adds the parts of a product split along k, in their order, and applies the epilogue; a thread takes eight columns of a
 // row. grid: (ceil(rows · width/8 / 128)), width = n rounded up to 16.
@@ -205,14 +223,15 @@ extern "C" __global__ void __launch_bounds__(128) matmul_reduce(const float* par
     Columns c = columns_of(kind, index - row * items);
     const float* line = partial + size_t(row) * width;
     size_t step = size_t(e.rows) * width;
-    Four first = {}, second = {};
+    Finisher finisher(e, kind, c);
+    Eight loaded = finisher.load(row), x = {};
 #pragma unroll 4
     for (int part = 0; part < parts; ++part, line += step) {
         Four a = load_four(line, false, c.first), b = load_four(line, false, c.second);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) first.v[i] += a.v[i], second.v[i] += b.v[i];
+        for (int i = 0; i < 4; ++i) x.first.v[i] += a.v[i], x.second.v[i] += b.v[i];
     }
-    finish_eight(e, kind, row, c, first, second);
+    finisher.store(row, x, loaded);
 }
 
 #define GENERIC_MATMUL(NAME, THREADS, BODY)                                                             \

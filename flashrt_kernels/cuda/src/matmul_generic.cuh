@@ -73,13 +73,47 @@ template <int ROWS> __device__ __forceinline__ void generic_tile(const Operands&
                 for (int j = 0; j < 8; ++j) sums[i][j] = fmaf(a[i], b[j >> 2].v[j & 3], sums[i][j]);
         }
     }
-    Columns columns = columns_of(kind, column0 / 8 + tx);
+    Finisher finisher(e, kind, columns_of(kind, column0 / 8 + tx));
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        Four first, second;
+        int row = row0 + ty * ROWS + i;
+        Eight x;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) first.v[j] = sums[i][j], second.v[j] = sums[i][j + 4];
-        finish_eight(e, kind, row0 + ty * ROWS + i, columns, first, second);
+        for (int j = 0; j < 4; ++j) x.first.v[j] = sums[i][j], x.second.v[j] = sums[i][j + 4];
+        finisher.store(row, x, finisher.load(row));
+    }
+}
+
+// Eight elements in 16-byte pieces.
+__device__ __forceinline__ void load_aligned(float (&v)[8], const bf16* p) {
+    uint4 raw = *reinterpret_cast<const uint4*>(p);
+    const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        v[2 * i] = __uint_as_float(pairs[i] << 16);
+        v[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+    }
+}
+__device__ __forceinline__ void load_aligned(float (&v)[8], const float* p) {
+    float4 a = *reinterpret_cast<const float4*>(p), b = *reinterpret_cast<const float4*>(p + 4);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+}
+
+// This lane's share of the products of a row of x with eight rows of the weight; k is a multiple of 8.
+template <int LANES, typename X, typename W> __device__ __forceinline__ void dot_aligned(
+    float (&sums)[8], const Operands& o, int lane, int row, const int (&outputs)[8]) {
+    const X* x = static_cast<const X*>(o.x) + size_t(row) * o.k;
+    const W* weight = static_cast<const W*>(o.weight);
+#pragma unroll 2
+    for (int c = lane * 8; c < o.k; c += LANES * 8) {
+        float a[8], w[8][8];
+        load_aligned(a, x + c);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) load_aligned(w[j], weight + size_t(outputs[j]) * o.k + c);
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) sums[j] = fmaf(a[i], w[j][i], sums[j]);
     }
 }
 
@@ -91,26 +125,35 @@ template <int LANES> __device__ __forceinline__ void generic_dot(const Operands&
     int index = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, lane = threadIdx.x % LANES;
     int row = index / items, item = index - row * items;
     Columns columns = columns_of(kind, item);
+    Finisher finisher(e, kind, columns);
+    Eight loaded = lane == 0 ? finisher.load(row) : Eight{};
     float sums[8] = {};
-    for (int c = lane * 8; c < o.k; c += LANES * 8) {
-        float x[8];
-        load_eight(x, o.x, o.x_bf16, row, e.rows, c, o.k);
+    int outputs[8];  // those beyond the last are never stored
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            float w[8];
-            load_eight(w, o.weight, o.weight_bf16, (j < 4 ? columns.first : columns.second - 4) + j, e.n, c, o.k);
+    for (int j = 0; j < 8; ++j) outputs[j] = min((j < 4 ? columns.first : columns.second - 4) + j, e.n - 1);
+    if (row < e.rows && o.k % 8 == 0) {
+        switch (2 * o.x_bf16 + o.weight_bf16) {
+            case 0: dot_aligned<LANES, float, float>(sums, o, lane, row, outputs); break;
+            case 1: dot_aligned<LANES, float, bf16>(sums, o, lane, row, outputs); break;
+            case 2: dot_aligned<LANES, bf16, float>(sums, o, lane, row, outputs); break;
+            default: dot_aligned<LANES, bf16, bf16>(sums, o, lane, row, outputs);
+        }
+    } else if (row < e.rows) {
+        for (int c = lane; c < o.k; c += LANES) {
+            float x = load_as_float(o.x, o.x_bf16, size_t(row) * o.k + c);
 #pragma unroll
-            for (int i = 0; i < 8; ++i) sums[j] = fmaf(x[i], w[i], sums[j]);
+            for (int j = 0; j < 8; ++j)
+                sums[j] = fmaf(x, load_as_float(o.weight, o.weight_bf16, size_t(outputs[j]) * o.k + c), sums[j]);
         }
     }
-    Four first, second;
+    Eight x;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int offset = LANES / 2; offset; offset >>= 1) sums[j] += __shfl_xor_sync(0xffffffffu, sums[j], offset);
-        (j < 4 ? first : second).v[j & 3] = sums[j];
+        (j < 4 ? x.first : x.second).v[j & 3] = sums[j];
     }
-    if (lane == 0) finish_eight(e, kind, row, columns, first, second);
+    if (lane == 0) finisher.store(row, x, loaded);
 }
 
 }  // namespace flashrt
