@@ -16,16 +16,17 @@ from test.cuda.support import requires_cuda
 pytestmark = requires_cuda
 ROOT = Path(__file__).resolve().parents[2]
 
-# Loads a policy in each precision and decides. torch links NVRTC and maps it when it is imported: what counts is
-# what is mapped after that. The driver maps its own compiler only when it has PTX to translate.
+# Loads a policy in each precision and decides. torch may map NVRTC when it is imported: what counts is what is
+# mapped after that. The driver maps its own compiler only when it has PTX to translate.
 DECIDE = """
 import json, re
 import torch
 import cupy_backends.cuda.libs.nvrtc as nvrtc
 
+COMPILER = r"/(lib(?:nvrtc|nvJitLink|nvvm|nvptxcompiler|nvidia-ptxjitcompiler)[^/\\n]*)"
+
 def compilers():
-    maps = open("/proc/self/maps").read()
-    return sorted(set(re.findall(r"/(lib(?:nvrtc|nvJitLink|nvvm|nvptxcompiler|nvidia-ptxjitcompiler)[^/\\n]*)", maps)))
+    return sorted(set(re.findall(COMPILER, open("/proc/self/maps").read())))
 
 def refuse(*arguments, **keywords):
     raise AssertionError("a program was given to NVRTC")
