@@ -16,8 +16,8 @@ from test.cuda.support import requires_cuda
 pytestmark = requires_cuda
 ROOT = Path(__file__).resolve().parents[2]
 
-# Loads a policy in each precision and decides. torch may map NVRTC when it is imported: what counts is what is
-# mapped after that. The driver maps its own compiler only when it has PTX to translate.
+# Loads a policy in each precision and decides. torch may map NVRTC when it is imported: what counts is what
+# is mapped after that. The driver maps its own compiler only when it has PTX to translate.
 DECIDE = """
 import json, re
 import torch
