@@ -50,7 +50,7 @@ ci-extra: install ## ROS 2 Jazzy, colcon, the wheel in an empty environment, all
 
 clean: ## remove what builds, tests and runs leave behind; keeps the environments
 	rm -rf build install log dist demo_report replay_report .cache .pytest_cache .hypothesis .mypy_cache .ruff_cache
-	rm -rf *.egg-info
+	rm -rf *.egg-info flashrt_kernels/cuda/fatbin
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove the environments too
