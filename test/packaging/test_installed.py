@@ -57,6 +57,13 @@ def test_executables_are_installed() -> None:
     assert expected <= {path.name for path in folder.iterdir() if os.access(path, os.X_OK)}
 
 
+def test_kernel_sources_are_installed() -> None:
+    """Else `python -m flashrt_kernels.build` has nothing to compile on a robot, and its GPU stays idle."""
+    patterns = [f"{lib}/python3*/*-packages/flashrt_kernels/cuda/src/*" for lib in ("lib", "local/lib")]
+    installed = {path.name for pattern in patterns for path in installed_prefix().glob(pattern)}
+    assert {"norm.cu", "common.cuh"} <= installed
+
+
 def test_importing_the_package_loads_neither_torch_nor_rclpy() -> None:
     """Else every tool that only wants the messages waits seconds for torch."""
     code = "import sys, flashrt_ros; print(sorted({'torch', 'rclpy', 'cv2'} & set(sys.modules)))"
