@@ -20,11 +20,11 @@ from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors, l
 from flashrt_kernels.cuda.families import matmul_hopper as hopper
 from flashrt_kernels.cuda.families import matmul_portable as portable
 from flashrt_kernels.cuda.families import matmul_stream as stream
-from flashrt_kernels.cuda.families.activation import ACTIVATION_CODES
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
 
 Launches = list[Callable[[], Any]]
+ACTIVATION_CODES = {"none": 0, "gelu_tanh": 1, "gelu_erf": 2, "silu": 3}  # Activation of common.cuh
 PLAIN, GELU_MUL, ROPE_QKV = range(3)  # EpilogueKind of epilogue.cuh
 CHOICES = Path(__file__).resolve().parent.parent / "matmul_choices.json"
 
