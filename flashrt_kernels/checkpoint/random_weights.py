@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event
-from typing import Any
+from threading import Semaphore
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from flashrt_kernels.checkpoint.layout import Kind, TensorSpec
 
-_CHUNK = 1 << 18  # values drawn at a time: with their copy in bf16 they stay in a core's cache
-# The embedding, one stream of numbers, is a sixth of a full-size policy: more threads only slow it down.
-_THREADS = 8
+_CHUNK = 1 << 18  # values drawn at a time: they stay in a core's cache until they are stored
+_DRAWING, _STORING = 8, 4  # threads
+_PIECES = 32
 _ALIGNMENT = 8
 
 # Kind of tensor → (mean, standard deviation). Larger than a usual initialisation, so that images, state and
@@ -99,57 +99,84 @@ def write_random(
     """Writes `tensors` with random values to `path`; `advance` is told the bytes of every piece.
 
     The safetensors library serialises only tensors that are all in memory; a full-size policy has 8 to 14 GB.
-    Several threads write; a tensor is one stream of numbers, so the largest one is started first.
-    `advance` is called from the caller's thread; what it raises ends all of them.
+    `advance` is called from the caller's thread; what it raises ends all others.
     """
     ordered = sorted(tensors, key=lambda tensor: -tensor.dtype.itemsize)  # keeps every tensor aligned
     header = _header(ordered)
-    starts = dict(zip(ordered, accumulate((t.size for t in ordered), initial=len(header)), strict=False))
-    written: SimpleQueue[int | None] = SimpleQueue()  # bytes of a piece; None: a tensor has ended
-    stop = Event()
-
-    def write(tensor: StoredTensor) -> None:
-        try:
-            _write_tensor(file.fileno(), starts[tensor], tensor, seed, written.put, stop)
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            written.put(None)
-
-    with (
-        path.open("wb", buffering=0) as file,
-        ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as threads,
-    ):
+    starts = accumulate((tensor.size for tensor in ordered), initial=len(header))
+    places = sorted(zip(ordered, starts, strict=False), key=lambda place: -place[0].size)
+    left = sum(tensor.size for tensor in ordered)
+    with path.open("wb", buffering=0) as file:
         file.write(header)
-        file.truncate(len(header) + sum(tensor.size for tensor in ordered))
-        jobs = [threads.submit(write, tensor) for tensor in sorted(ordered, key=lambda tensor: -tensor.size)]
-        try:
-            left = len(jobs)
+        file.truncate(len(header) + left)
+        with Writer(file.fileno()) as writer:
+            for tensor, start in places:  # the largest first: it takes longest
+                writer.add(tensor, start, seed)
             while left:
-                count = written.get()
-                if count is None:
-                    left -= 1
-                elif advance is not None:
+                count = writer.wait()
+                left -= count
+                if advance is not None:
                     advance(count)
+
+
+class Writer:
+    """Threads that draw the values of tensors, and others that store them in an open file.
+
+    A tensor is one stream of numbers, and the embedding, a sixth of a full-size policy, lasts as long as
+    everything else on eight cores: the thread that draws it must do nothing else.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._drawing = ThreadPoolExecutor(min(_DRAWING, len(os.sched_getaffinity(0))))
+        self._storing = ThreadPoolExecutor(_STORING)
+        self._pieces = Semaphore(_PIECES)  # that may be in memory
+        self._stored: SimpleQueue[int | BaseException] = SimpleQueue()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Ends the threads, whether or not all is written."""
+        self._stopped = True
+        self._drawing.shutdown(cancel_futures=True)
+        self._storing.shutdown()
+
+    def add(self, tensor: StoredTensor, start: int, seed: int) -> None:
+        """Begin to write a tensor at offset `start`."""
+        self._drawing.submit(self._told, self._draw, tensor, start, seed)
+
+    def wait(self) -> int:
+        """Bytes that were stored. Raises what a thread raised."""
+        result = self._stored.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _told(self, work: Callable[..., None], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self._stored.put(error)
+
+    def _draw(self, tensor: StoredTensor, start: int, seed: int) -> None:
+        for values in random_values(tensor.spec, seed):
+            self._pieces.acquire()
+            if self._stopped:
+                return
+            self._storing.submit(self._told, self._store, values, tensor.dtype, start)
+            start += values.size * tensor.dtype.itemsize
+
+    def _store(self, values: NDArray[np.float32], dtype: torch.dtype, start: int) -> None:
+        try:
+            piece = _STORED[dtype](values).view(np.uint8)
+            while piece.size:  # a disk that fills up takes a part first
+                count = os.pwrite(self._file, piece.data, start)
+                piece, start = piece[count:], start + count
+                self._stored.put(count)
         finally:
-            stop.set()  # no effect on those that have ended
-        for job in jobs:
-            job.result()
-
-
-def _write_tensor(
-    file: int, start: int, tensor: StoredTensor, seed: int, tell: Callable[[int], None], stop: Event
-) -> None:
-    """Writes one tensor from offset `start` of the open file on, until `stop` is set."""
-    for values in random_values(tensor.spec, seed):
-        if stop.is_set():
-            return
-        piece = _STORED[tensor.dtype](values).view(np.uint8)
-        while piece.size:  # a disk that fills up takes a part first
-            count = os.pwrite(file, piece.data, start)
-            piece, start = piece[count:], start + count
-            tell(count)
+            self._pieces.release()
 
 
 def _header(tensors: Sequence[StoredTensor]) -> bytes:
