@@ -13,7 +13,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flashrt_kernels.errors import CheckpointError, DeviceError, GraphError, KernelBuildError, ObservationError
+from flashrt_kernels.errors import (
+    CheckpointError,
+    DeviceError,
+    GraphError,
+    KernelBuildError,
+    ObservationError,
+)
 
 if TYPE_CHECKING:
     from flashrt_kernels.pixels import RawImage

@@ -2,8 +2,9 @@
 """StaticGraph: compose kernels once, plan one arena, replay into fixed buffers.
 
 Composing validates every call and records it; planning turns lifetimes into offsets and binds every launch
-to fixed views; replaying runs that list, or on a GPU the one graph that was captured from it. A launch whose results reach no output is kept in the plan but
-runs only in replays with taps, so intermediates can be inspected in the very plan that produces the outputs.
+to fixed views; replaying runs that list, or on a GPU the one graph that was captured from it. A launch
+whose results reach no output is kept in the plan but runs only in replays with taps, so intermediates can
+be inspected in the very plan that produces the outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from flashrt_kernels.buffer import Buffer, Storage, copy_out
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import Kernel
 
-SMALL = 1 << 16  # bytes; inputs up to this size go to the device in every replay, larger ones when they are sent
+SMALL = (
+    1 << 16
+)  # bytes; inputs up to this size go to the device in every replay, larger ones when they are sent
 
 
 @dataclass(frozen=True)
@@ -230,8 +233,8 @@ class StaticGraph:
     def plan(self, reuse: bool = True, memory: arena.Memory | None = None) -> None:
         """Fix the layout and bind every launch to views of one arena.
 
-        memory: from `arena.allocate` or the backend, at least `layout(reuse).bytes`; several graphs that never
-        replay at the same time may share it. None allocates.
+        memory: from `arena.allocate` or the backend, at least `layout(reuse).bytes`; several graphs that
+        never replay at the same time may share it. None allocates.
         """
         layout = self.layout(reuse)
         if memory is None:
@@ -311,15 +314,16 @@ class StaticGraph:
     def host(self, name: str) -> np.ndarray:
         """The input buffer as an array to write into, without a copy.
 
-        What is written reaches the device with the next replay; inputs of more than SMALL bytes only when they
-        are sent: see `send`.
+        What is written reaches the device with the next replay; inputs of more than SMALL bytes only when
+        they are sent: see `send`.
         """
         if name not in self._host:
             raise GraphError(f"{self.name}: no input {name!r}; it has {sorted(self._host)}")
         return self._host[name]
 
     def send(self, name: str, bytes: int) -> None:
-        """Start bringing the first `bytes` of an input to the device; needed for inputs of more than SMALL bytes.
+        """Start bringing the first `bytes` of an input to the device; needed for inputs of more than SMALL
+        bytes.
 
         The host must not write there again before the next replay has ended.
         """

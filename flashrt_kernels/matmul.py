@@ -1,9 +1,10 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Matrix products with fused epilogues. Weights are stored [outputs, inputs]; accumulation is fp32.
 
-Outputs that an epilogue combines in pairs (gate and up; the two halves of a rotated head) are stored interleaved in
-blocks of BLOCK rows: BLOCK first ones, their BLOCK partners, and so on. One thread of a tensor core's result then
-holds both of a pair, whichever operand the weights are. `interleave` makes that order.
+Outputs that an epilogue combines in pairs (gate and up; the two halves of a rotated head) are stored
+interleaved in blocks of BLOCK rows: BLOCK first ones, their BLOCK partners, and so on. One thread of a
+tensor core's result then holds both of a pair, whichever operand the weights are. `interleave` makes that
+order.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def interleave(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     out=Out("rows blocks*8", FLOAT, like="x"),
 )
 def matmul_gelu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-    """gelu_tanh(x · gateᵀ) · (x · upᵀ), weight = interleave(gate, up): both of a Gemma MLP in one pass over x."""
+    """gelu_tanh(x · gateᵀ) · (x · upᵀ) with weight = interleave(gate, up): half a Gemma MLP in one pass."""
     both = F.linear(x.float(), weight.float().flatten(0, 2))  # [rows, 2·f]
     gate, up = both.unflatten(1, (-1, 2, BLOCK)).unbind(2)  # [rows, f/8, 8] each
     out.copy_(F.gelu(gate, approximate="tanh").mul_(up).flatten(1))
@@ -93,7 +94,8 @@ def matmul_rope_qkv(
     """rope_qkv of x · weightᵀ: projection, rotation and the write into the cache in one pass over x.
 
     The rows of each head of q and k are interleave(first half, second half); those of v are in order.
-    heads = 0 with q_out=None: keys and values only; kv_heads = 0 with k_out=None and v_out=None: queries only.
+    heads = 0 with q_out=None: keys and values only; kv_heads = 0 with k_out=None and v_out=None: queries
+    only.
     """
     qkv = F.linear(x.float(), weight.float())  # [rows, (heads + 2·kv_heads)·head_dim]
     turned = (heads + kv_heads) * head_dim

@@ -66,8 +66,8 @@ def load_policy(
     progress: called with (bytes of weights in place, bytes in all).
 
     Logs what the checkpoint's files contradict each other in. Raises CheckpointError naming file and key, or
-    the option that cannot be used; DeviceError where there is no such GPU; KernelBuildError where its kernels have
-    to be built first.
+    the option that cannot be used; DeviceError where there is no such GPU; KernelBuildError where its
+    kernels have to be built first.
     """
     backend = backend_of(device) if isinstance(device, str) else device
     kind = backend.device.type

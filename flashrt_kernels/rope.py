@@ -54,7 +54,8 @@ def rope_qkv(
 ) -> None:
     """Split a fused projection [q | k | v], rotate q and k, write k and v where the caller keeps its cache.
 
-    heads = 0 with q_out=None: the projection holds k and v only; kv_heads = 0 with k_out=None and v_out=None: q only.
+    heads = 0 with q_out=None: the projection holds k and v only; kv_heads = 0 with k_out=None and
+    v_out=None: q only.
     """
     q_width, kv_width = heads * head_dim, kv_heads * head_dim
     if q_out is not None:

@@ -28,7 +28,7 @@ class CudaBackend:
         families.load()
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
-        """The arena, zeroed (token ids must never be garbage, not even in a warm-up), and page-locked inputs."""
+        """The arena, zeroed (garbage as token ids would be illegal reads), and page-locked inputs."""
         memory = arena.allocate(bytes, self.device)
         memory.arena.zero_()
         host = torch.zeros(max(inputs, 1), dtype=torch.uint8, pin_memory=True)
@@ -64,8 +64,9 @@ class CudaBackend:
 def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:
     """Launch one kernel now, on torch's current stream: for PyTorch hosts and tests.
 
-    As calling the kernel, but on CUDA tensors and through its launches: outputs that are not given are allocated.
-    Returns the output, or a tuple when the kernel writes several. Raises GraphError as `Kernel.validate`.
+    As calling the kernel, but on CUDA tensors and through its launches: outputs that are not given are
+    allocated. Returns the output, or a tuple when the kernel writes several. Raises GraphError as
+    `Kernel.validate`.
     """
     families.load()
     call = kernel.validate(given)

@@ -25,7 +25,7 @@ class Gpu:
     """A GPU as launches see it; paths are chosen by capability, never by a list of names."""
 
     def __init__(self, device: torch.device, options: CudaOptions) -> None:
-        """Raises DeviceError without that GPU or with too old a driver, KernelBuildError for stale kernels."""
+        """Raises DeviceError without that GPU or with too old a driver."""
         self.index = torch.cuda.current_device() if device.index is None else device.index
         if self.index >= torch.cuda.device_count():
             raise DeviceError(f"device {device}: there are {torch.cuda.device_count()} GPUs, counted from 0")
@@ -67,7 +67,7 @@ class Gpu:
             path = manifest.check(family)
             if not manifest.covers(family, (self.major, self.minor)):
                 log.warning(
-                    "%s: no kernels of family %s for compute capability %d.%d: the driver translates them once now",
+                    "%s: family %s is not compiled for capability %d.%d: the driver translates it once",
                     self.name,
                     family,
                     self.major,
@@ -80,6 +80,6 @@ class Gpu:
         """Name, capability and size, in words."""
         free, total = torch.cuda.mem_get_info(self.index)
         return (
-            f"{self.name}, compute capability {self.major}.{self.minor}, {self.multiprocessors} multiprocessors, "
+            f"{self.name}, capability {self.major}.{self.minor}, {self.multiprocessors} multiprocessors, "
             f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
         )

@@ -27,8 +27,8 @@ def checked(result: tuple[Any, ...]) -> Any:
 def as_argument(value: Any) -> tuple[Any, int]:
     """What keeps an argument alive, and the address of its value.
 
-    Tensors become device pointers, None a null pointer, ints int32, floats float32; ctypes values are taken as
-    they are, and a TensorMap by its `address`.
+    Tensors become device pointers, None a null pointer, ints int32, floats float32; ctypes values are taken
+    as they are, and a TensorMap by its `address`.
     """
     if isinstance(value, torch.Tensor):
         value = ctypes.c_void_p(value.data_ptr())

@@ -9,8 +9,8 @@ from typing import Literal
 class CudaOptions:
     """Ways to launch; the default is the fastest that was measured.
 
-    matmul: `auto` takes for each shape what the table of measured times says, `own` never a library, `portable`
-    the kernels that run on every GPU, `cublaslt` the library for every bf16 product.
+    matmul: `auto` takes for each shape what the table of measured times says, `own` never a library,
+    `portable` the kernels that run on every GPU, `cublaslt` the library for every bf16 product.
     attention: `auto` by the GPU's capability, `portable` the kernels that run on every GPU.
     pdl: programmatic dependent launch, where the GPU has it. graph: replay one captured CUDA graph.
     """

@@ -18,8 +18,8 @@ from flashrt_kernels.cuda.launch import checked
 class CudaProgram:
     """The steps of one graph on one stream.
 
-    Everything is launched once while this is made, which shows what does not run, and is captured then. A replay
-    allocates nothing. Sections are timed by events that belong to the captured graph.
+    Everything is launched once while this is made, which shows what does not run, and is captured then. A
+    replay allocates nothing. Sections are timed by events that belong to the captured graph.
     """
 
     def __init__(

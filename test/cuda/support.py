@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 requires_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU; CI has none")
 
-# (relative error ‖out − reference‖ / ‖reference‖, largest error as a part of the largest value) by output dtype: the
-# references sum in fp32 too, and round once
+# (relative error ‖out − reference‖ / ‖reference‖, largest error as a part of the largest value) by output
+# dtype: the references sum in fp32 too, and round once
 TOLERANCE = {torch.float32: (2e-5, 2e-4), torch.bfloat16: (4e-3, 1e-2)}
 
 
@@ -31,12 +31,16 @@ def gpu(**options: Any) -> Gpu:
 
 
 def check(
-    kernel: Kernel, tolerance: tuple[float, float] | None = None, options: dict[str, Any] | None = None, **given: Any
+    kernel: Kernel,
+    tolerance: tuple[float, float] | None = None,
+    options: dict[str, Any] | None = None,
+    **given: Any,
 ) -> None:
     """Launch `kernel` and its reference on the same CUDA tensors; every written element must agree.
 
-    Outputs that are not given are allocated; all written arguments are poisoned first (0xFF: NaN in every float
-    format), except those that the kernel also reads. Fails on NaN, and where the error passes the tolerance.
+    Outputs that are not given are allocated; all written arguments are poisoned first (0xFF: NaN in every
+    float format), except those that the kernel also reads. Fails on NaN, and where the error passes the
+    tolerance.
     """
     from flashrt_kernels.cuda.backend import run
 
@@ -44,7 +48,9 @@ def check(
     for name, (shape, dtype) in call.allocate.items():
         given.pop(f"{name}_dtype", None)
         given[name] = torch.empty(shape, dtype=dtype, device="cuda")
-    given.update({name: None for name in kernel.outputs if name not in given})  # outputs that nobody asked for
+    given.update(
+        {name: None for name in kernel.outputs if name not in given}
+    )  # outputs that nobody asked for
     ours, reference = dict(given), dict(given)
     for name in kernel.outputs:
         if given[name] is None:
@@ -69,14 +75,18 @@ def compare(
         return
     relative, largest = tolerance or TOLERANCE[came.dtype]
     a, b = came.double(), wanted.double()
-    assert torch.isfinite(a).all(), f"{what} {list(a.shape)}: {int((~torch.isfinite(a)).sum())} values not finite"
+    assert torch.isfinite(a).all(), (
+        f"{what} {list(a.shape)}: {int((~torch.isfinite(a)).sum())} values not finite"
+    )
     error = float((a - b).norm() / b.norm().clamp(min=1e-30))
     worst = float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)) if a.numel() else 0.0
     assert error <= relative, f"{what} {list(a.shape)}: relative error {error:.2e}, at most {relative:.0e}"
     assert worst <= largest, f"{what} {list(a.shape)}: largest error {worst:.2e} of the largest value"
 
 
-def random(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+def random(
+    shape: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0
+) -> torch.Tensor:
     """Seeded normal values on the GPU."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
     return (torch.randn(shape, generator=generator, device="cuda") * scale).to(dtype)

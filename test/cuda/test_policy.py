@@ -122,7 +122,25 @@ def test_1000_decisions_allocate_and_capture_nothing(small: Path) -> None:
 
     policy = load("bf16", small)
     rng = np.random.default_rng(0)
-    words = "pick place push the red green blue block cup lid and then carefully to left right of".split()
+    words = [
+        "pick",
+        "place",
+        "push",
+        "the",
+        "red",
+        "green",
+        "blue",
+        "block",
+        "cup",
+        "lid",
+        "and",
+        "then",
+        "carefully",
+        "to",
+        "left",
+        "right",
+        "of",
+    ]
     for _ in range(3):
         decide(policy)
     torch.cuda.synchronize()
@@ -196,6 +214,6 @@ def test_a_checkpoint_with_nan_is_refused_and_leaves_nothing(tmp_path: Path) -> 
     save_file(tensors, tmp_path / "model.safetensors")
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
-    with pytest.raises(CheckpointError, match="mlp.up_proj"):
+    with pytest.raises(CheckpointError, match=r"mlp\.up_proj"):
         load("bf16", tmp_path)
     assert torch.cuda.memory_allocated() == before

@@ -47,7 +47,7 @@ def launches(kernel: Kernel) -> Callable[[Maker], Maker]:
 
 
 def workspace(kernel: Kernel) -> Callable[[Sizer], Sizer]:
-    """Register (gpu, shapes, dtypes, parameters) → bytes of scratch memory; without one a kernel needs none."""
+    """Register (gpu, shapes, dtypes, parameters) → bytes of scratch memory; by default none."""
 
     def register(sizer: Sizer) -> Sizer:
         _SIZERS[kernel.name] = sizer

@@ -1,8 +1,9 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Matmuls on a GPU: which of the paths a product takes, and the epilogue that all of them share.
 
-Paths: `stream` (Hopper, few rows: operands swapped, weights streamed), `hopper` (wgmma fed by TMA), `portable`
-(mma.sync), `generic` (fp32 units: every dtype and size), `cublaslt` (the library, then an epilogue kernel).
+Paths: `stream` (Hopper, few rows: operands swapped, weights streamed), `hopper` (wgmma fed by TMA),
+`portable` (mma.sync), `generic` (fp32 units: every dtype and size), `cublaslt` (the library, then an
+epilogue kernel).
 """
 
 from __future__ import annotations
