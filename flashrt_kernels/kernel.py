@@ -219,7 +219,9 @@ class Kernel:
         return values
 
     def _check_array(self, name: str, argument: Argument, array: Array, symbols: dict[str, int]) -> None:
-        if not (hasattr(array, "shape") and hasattr(array, "dtype")):  # isinstance(…, Array) takes ten times as long
+        if not (
+            hasattr(array, "shape") and hasattr(array, "dtype")
+        ):  # isinstance(…, Array) takes ten times as long
             raise GraphError(f"{self.name}: {name} is {array!r}; expected {describe(argument)}")
         came = f"{list(array.shape)} {short(array.dtype)}"
         if array.dtype not in argument.dtypes:

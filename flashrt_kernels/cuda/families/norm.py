@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Launches of layer_norm, rms_norm and ada_rms_norm: one block per row."""
+"""Launches of layer_norm, rms_norm and ada_rms_norm: one block or one warp per row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
 WARP, MAX_THREADS = 32, 1024
-CHUNKS = (1, 2, 4)  # of four values, per thread; the kernels that exist
+WARPS = 4  # of a block, where a row has one warp
+# Chunks of four values per thread for which there are kernels, by who shares a row.
+BLOCK_CHUNKS, WARP_CHUNKS = (1, 2, 4), (9, 12)
 
 
 class Row(ctypes.Structure):
@@ -22,6 +24,7 @@ class Row(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("x", "gate", "residual", "weight", "shift", "out", "sum")),
+        ("rows", ctypes.c_int32),
         ("width", ctypes.c_int32),
         ("eps", ctypes.c_float),
         *((name, ctypes.c_int32) for name in ("x_bf16", "residual_bf16", "out_bf16", "sum_bf16")),
@@ -51,17 +54,24 @@ def launch(
     if not rows or not width:
         return []
     arrays = (x, gate, residual, weight, shift, out, total)
-    row = Row(*map(pointer, arrays), width, p["eps"], *map(is_bf16, (x, residual, out, total)))
-    if width % 4 or not fours(*arrays) or width > 4 * MAX_THREADS * CHUNKS[-1]:
-        function, threads = f"{name}_any", THREADS
+    row = Row(*map(pointer, arrays), rows, width, p["eps"], *map(is_bf16, (x, residual, out, total)))
+    if width % 4 or not fours(*arrays) or width > 4 * MAX_THREADS * BLOCK_CHUNKS[-1]:
+        function, grid, threads = f"{name}_any", rows, THREADS
     else:
-        chunks = chunks_per_thread(width // 4, rows, gpu.multiprocessors)
-        function = f"{name}_{SUFFIX[x.dtype]}_{SUFFIX[out.dtype]}_{chunks}"
-        threads = blocks(width // 4, chunks * WARP) * WARP
-    return [Launch(gpu.function("norm", function), (rows,), threads, (row,), pdl=gpu.pdl, name=function)]
+        layout, grid, threads = shape_of(rows, width // 4, gpu.multiprocessors)
+        function = f"{name}_{SUFFIX[x.dtype]}_{SUFFIX[out.dtype]}_{layout}"
+    return [Launch(gpu.function("norm", function), (grid,), threads, (row,), pdl=gpu.pdl, name=function)]
 
 
-def chunks_per_thread(count: int, rows: int, multiprocessors: int) -> int:
-    """For few rows as many threads as possible, for many rows so few that all blocks run at once."""
-    fewest = 1 if rows <= 2 * multiprocessors else 2
-    return next(c for c in CHUNKS if c >= fewest and count <= c * MAX_THREADS)
+def shape_of(rows: int, count: int, multiprocessors: int) -> tuple[str, int, int]:
+    """(layout, blocks, threads) for rows of `count` chunks of four values.
+
+    Few rows get as many threads as possible: only latency counts. Many short rows get a warp each, many long ones
+    a block with several chunks per thread, so that all blocks run at once.
+    """
+    few = rows <= 2 * multiprocessors
+    if not few and count <= WARP * WARP_CHUNKS[-1]:
+        chunks = next(c for c in WARP_CHUNKS if count <= c * WARP)
+        return f"warp_{chunks}", blocks(rows, WARPS), WARPS * WARP
+    chunks = next(c for c in BLOCK_CHUNKS if c >= (1 if few else 2) and count <= c * MAX_THREADS)
+    return f"block_{chunks}", rows, blocks(count, chunks * WARP) * WARP

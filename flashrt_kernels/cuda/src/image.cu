@@ -117,7 +117,6 @@ __device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, v
                                        int width, int patch) {
     __shared__ Camera camera;
     __shared__ Fit placed;
-    release_successor();
     wait_for_predecessor();
     if (threadIdx.x == 0) {
         camera = {pixels, FORMATS[min(max(info[3], 0), 4)], info[0], info[1], info[2]};
@@ -139,6 +138,8 @@ __device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, v
         store_from_float(out, out_bf16, row + 2 * area + i, colour.z);
     }
     for (int i = 3 * area + threadIdx.x; i < padded; i += blockDim.x) store_from_float(out, out_bf16, row + i, 0.0f);
+    // late: the blocks of the next camera's image would crowd onto the multiprocessors that finish first
+    release_successor();
 }
 
 }  // namespace flashrt

@@ -2,9 +2,10 @@
 //
 // layer_norm, rms_norm and ada_rms_norm (flashrt_kernels/norm.py), with the sum of a residual stream in front.
 //
-// One block per row. The row stays in registers between statistics and output: thread t holds the chunks of four
-// values t, t + blockDim, …  Widths that are no multiple of 4, addresses off their alignment and very wide rows take
-// the *_any kernels, which read the row again from L2.
+// A row stays in the registers of its lanes between statistics and output: lane t holds the chunks of four values t,
+// t + lanes, …  The lanes are a whole block (few rows: as many loads in flight as possible; wide rows) or one warp
+// (many rows: no barrier). Widths that are no multiple of 4, addresses off their alignment and very wide rows take the
+// *_any kernels, which read the row again from L2.
 #include "vector.cuh"
 
 namespace flashrt {
@@ -19,7 +20,7 @@ struct Row {
     const float* shift;    // [width]; null in RMS
     void* out;             // [rows, width]
     void* sum;             // [rows, width] or null: gate·x + residual
-    int width;
+    int rows, width;
     float eps;
     int x_bf16, residual_bf16, out_bf16, sum_bf16;
 };
@@ -46,83 +47,109 @@ __device__ __forceinline__ float2 combine(const Part* parts, int warps, float wi
     return make_float2(mean, spread);
 }
 
-// (offset, factor): normalised = (x + offset)·factor. Every thread of the block calls it.
-template <Form FORM, int CHUNKS>
+// The lanes that share a row, and where the calling one stands among them.
+template <bool WARP> struct Lanes {
+    __device__ __forceinline__ static int count() { return WARP ? 32 : blockDim.x; }
+    __device__ __forceinline__ static int row() {
+        return WARP ? blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5) : blockIdx.x;
+    }
+    // First column of a chunk.
+    __device__ __forceinline__ static int column(int chunk) {
+        return (chunk * count() + (WARP ? threadIdx.x & 31 : threadIdx.x)) * 4;
+    }
+};
+
+// Mean and Σ(x − mean)² of the row by one warp: of its own part, `count` values.
+template <bool WARP, int CHUNKS>
+__device__ __forceinline__ float2 moments(const float4 (&v)[CHUNKS], int width, int count) {
+    float sum = 0.0f, spread = 0.0f;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) sum += sum4(v[c]);
+    float mean = warp_sum(sum) / max(count, 1);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        float4 off = v[c] + -mean;
+        spread += Lanes<WARP>::column(c) < width ? sum4(off * off) : 0.0f;
+    }
+    return make_float2(mean, warp_sum(spread));
+}
+
+// (offset, factor): normalised = (x + offset)·factor. Every lane of the row calls it; v is 0 beyond the row.
+template <Form FORM, bool WARP, int CHUNKS>
 __device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], int width, float eps) {
-    __shared__ Part parts[MAX_WARPS];
+    __shared__ Part parts[WARP ? 1 : MAX_WARPS];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
     if constexpr (FORM != LAYER) {
-        float squares = 0.0f;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) squares += sum4(v[c] * v[c]);
-        squares = warp_sum(squares);
-        if (lane == 0) parts[warp].mean = squares;
-        __syncthreads();
         float total = 0.0f;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) total += sum4(v[c] * v[c]);
+        total = warp_sum(total);
+        if constexpr (!WARP) {
+            if (lane == 0) parts[warp].mean = total;
+            __syncthreads();
+            total = 0.0f;
 #pragma unroll 8
-        for (int w = 0; w < warps; w++) total += parts[w].mean;
+            for (int w = 0; w < warps; w++) total += parts[w].mean;
+        }
         return make_float2(0.0f, rsqrtf(total / width + eps));
+    } else if constexpr (WARP) {
+        float2 all = moments<WARP, CHUNKS>(v, width, width);
+        return make_float2(-all.x, rsqrtf(all.y / width + eps));
     } else {
-        float sum = 0.0f;
         int count = 0;  // of the values that this warp holds
 #pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            sum += sum4(v[c]);
-            count += 4 * min(max(width / 4 - int(c * blockDim.x + warp * 32), 0), 32);
-        }
-        float mean = warp_sum(sum) / max(count, 1), spread = 0.0f;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            float4 off = v[c] + -mean;
-            bool inside = (c * blockDim.x + threadIdx.x) * 4 < width;
-            spread += inside ? sum4(off * off) : 0.0f;
-        }
-        spread = warp_sum(spread);
-        if (lane == 0) parts[warp] = {mean, spread, float(count), 0.0f};
+        for (int c = 0; c < CHUNKS; c++) count += 4 * min(max(width / 4 - int(c * blockDim.x + warp * 32), 0), 32);
+        float2 own = moments<WARP, CHUNKS>(v, width, count);
+        if (lane == 0) parts[warp] = {own.x, own.y, float(count), 0.0f};
         __syncthreads();
         float2 all = combine(parts, warps, width);
         return make_float2(-all.x, rsqrtf(all.y / width + eps));
     }
 }
 
-template <Form FORM, typename In, typename Out, int CHUNKS>
+template <Form FORM, bool WARP, typename In, typename Out, int CHUNKS>
 __device__ __forceinline__ void normalise(const Row& r) {
-    // scales of another flow time come from HBM in every call: fetch them while the kernel before still runs
-#pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-        int column = (c * blockDim.x + threadIdx.x) * 4;
-        if (column < r.width) {
+    using At = Lanes<WARP>;
+    if (blockIdx.x == 0) {
+        // the scales of another flow time come from HBM in every call: fetched while the kernel before still runs, once
+        for (int column = threadIdx.x * 4; column < r.width; column += blockDim.x * 4) {
             prefetch(r.weight + column);
             if constexpr (FORM != RMS) prefetch(r.shift + column);
         }
     }
     release_successor();
     wait_for_predecessor();
-    size_t row = size_t(blockIdx.x) * r.width;
+    if (At::row() >= r.rows) return;
+    size_t row = size_t(At::row()) * r.width;
     float4 v[CHUNKS], weight[CHUNKS], shift[CHUNKS];
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = (c * blockDim.x + threadIdx.x) * 4;
-        v[c] = weight[c] = shift[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        int column = At::column(c);
+        v[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (column < r.width) v[c] = load4(static_cast<const In*>(r.x) + row + column);
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int column = At::column(c);
+        weight[c] = shift[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (column < r.width) {
-            v[c] = load4(static_cast<const In*>(r.x) + row + column);
             weight[c] = load4(r.weight + column);
             if constexpr (FORM != RMS) shift[c] = load4(r.shift + column);
         }
     }
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = (c * blockDim.x + threadIdx.x) * 4;
+        int column = At::column(c);
         if (column < r.width) {
             if (r.gate) v[c] = v[c] * load4(r.gate + column);
             if (r.residual) v[c] = v[c] + load4(r.residual, r.residual_bf16, row + column);
             if (r.sum) store4(r.sum, r.sum_bf16, row + column, v[c]);
         }
     }
-    float2 by = statistics<FORM, CHUNKS>(v, r.width, r.eps);
+    float2 by = statistics<FORM, WARP, CHUNKS>(v, r.width, r.eps);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = (c * blockDim.x + threadIdx.x) * 4;
+        int column = At::column(c);
         float4 factor = FORM == LAYER ? weight[c] : weight[c] + 1.0f;
         float4 y = fma4((v[c] + by.x) * by.y, factor, shift[c]);
         if (column < r.width) store4(static_cast<Out*>(r.out) + row + column, y);
@@ -165,15 +192,22 @@ template <Form FORM> __device__ __forceinline__ void normalise_any(const Row& r)
 
 using namespace flashrt;
 
-// <name>_<x>_<out>_<chunks>: blockDim·4·chunks ≥ width, all addresses on four values, width a multiple of 4.
+// <name>_<x>_<out>_block_<chunks>: one block per row, blockDim·4·chunks ≥ width. …_warp_<chunks>: one warp per row,
+// 128·chunks ≥ width. All addresses on four values, width a multiple of 4.
 #define NORM(name, FORM, in, In, out, Out, chunks) \
-    extern "C" __global__ void __launch_bounds__(1024) name##_##in##_##out##_##chunks(Row row) { \
-        normalise<FORM, In, Out, chunks>(row); \
+    extern "C" __global__ void __launch_bounds__(1024) name##_##in##_##out##_block_##chunks(Row row) { \
+        normalise<FORM, false, In, Out, chunks>(row); \
+    }
+#define NORM_WARP(name, FORM, in, In, out, Out, chunks) \
+    extern "C" __global__ void __launch_bounds__(128) name##_##in##_##out##_warp_##chunks(Row row) { \
+        normalise<FORM, true, In, Out, chunks>(row); \
     }
 #define NORM_CHUNKS(name, FORM, in, In, out, Out) \
     NORM(name, FORM, in, In, out, Out, 1) \
     NORM(name, FORM, in, In, out, Out, 2) \
-    NORM(name, FORM, in, In, out, Out, 4)
+    NORM(name, FORM, in, In, out, Out, 4) \
+    NORM_WARP(name, FORM, in, In, out, Out, 9) \
+    NORM_WARP(name, FORM, in, In, out, Out, 12)
 #define NORM_FORM(name, FORM) \
     NORM_CHUNKS(name, FORM, f32, float, f32, float) \
     NORM_CHUNKS(name, FORM, f32, float, bf16, bf16) \
