@@ -40,8 +40,9 @@ def ensure_torch(env: Environment, index: str) -> None:
     if index and not torch_cuda(env).startswith(NEEDED_CUDA):
         say(f"installing {torch_requirement()} and its CUDA libraries from {index}: about 2 GB")
         source = ("install", "--index-url", index, torch_requirement())
-        env.pip(*source, "--no-deps", "--force-reinstall")
-        env.pip(*source)  # the libraries that it needs and that are not there
+        with env.interruptible():
+            env.pip(*source, "--no-deps", "--force-reinstall")
+            env.pip(*source)  # the libraries that it needs and that are not there
     found = torch_cuda(env)
     if not found.startswith(NEEDED_CUDA):
         what = f"a build for CUDA {found}" if found else "a CPU build"
@@ -64,8 +65,8 @@ def install(env: Environment, index: str) -> None:
         raise BootstrapError(
             "DEVICE=cuda: no NVIDIA GPU, or no driver, on this machine. DEVICE=cpu needs none."
         )
+    ensure_torch(env, index)
     with env.interruptible():
-        ensure_torch(env, index)
         size = sum(DOWNLOAD_MB[name] for name in names)
         say(f"installing requirements/{{{','.join(names)}}}.txt: about {size} MB to download")
         env.pip("install", *(f"--requirement={file}" for file in files), shorten=pip_progress)

@@ -101,6 +101,17 @@ def test_a_torch_that_cannot_use_the_gpu_is_named_with_the_way_out(
         install_cuda.ensure_torch(Environment(tmp_path / ".venv"), "")
 
 
+def test_a_refusal_leaves_the_environment_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `make demo` makes the whole environment anew after a `make demo DEVICE=cuda` that could not work."""
+    monkeypatch.setattr(install_cuda, "torch_cuda", lambda env: "")
+    monkeypatch.setattr(install_cuda, "gpus", lambda: [(9, 0)])
+    env = Environment(tmp_path)
+    env.finish(python="3.11")
+    with pytest.raises(BootstrapError, match="is a CPU build"):
+        install_cuda.install(env, "")
+    assert env.state() == {"python": "3.11"}
+
+
 def test_a_machine_without_a_gpu_is_told_before_anything_is_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
