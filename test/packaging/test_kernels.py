@@ -102,7 +102,7 @@ def test_a_torch_that_cannot_use_the_gpu_is_named_with_the_way_out(
 
 
 def test_a_refusal_leaves_the_environment_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else `make demo` makes the whole environment anew after a `make demo DEVICE=cuda` that could not work."""
+    """Else `make demo` installs everything anew after a `make demo DEVICE=cuda` that could not work."""
     monkeypatch.setattr(install_cuda, "torch_cuda", lambda env: "")
     monkeypatch.setattr(install_cuda, "gpus", lambda: [(9, 0)])
     env = Environment(tmp_path)
