@@ -14,7 +14,7 @@ struct Attention {
     const uint8_t* key_valid;   // [keys] or null
     const uint8_t* mask;        // [queries, keys] or null
     void* out;
-    float* partial;             // null, or [parts, rows of all sequences, head_dim] sums, then [parts, rows, 2] of (max, sum)
+    float* partial;             // null, or sums [parts, rows of all, head_dim], then (max, sum) [parts, rows of all, 2]
     int q_stride, kv_stride, out_stride;  // elements
     int queries, keys, sequences, heads, kv_heads, head_dim;
     int parts;                  // of the keys

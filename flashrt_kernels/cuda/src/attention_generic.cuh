@@ -31,7 +31,8 @@ __device__ __forceinline__ void attention_generic_block(const Attention& a) {
     int begin = blockIdx.z * per_part * GENERIC_KEYS, end = min(a.keys, begin + per_part * GENERIC_KEYS);
     release_successor();
     wait_for_predecessor();
-    load_rows(q_tile, a.q, a.q_bf16, rows.count - row0, a.head_dim, [&](int r) { return rows.offset(a, row0 + r, a.q_stride); });
+    auto query_offset = [&](int r) { return rows.offset(a, row0 + r, a.q_stride); };
+    load_rows(q_tile, a.q, a.q_bf16, rows.count - row0, a.head_dim, query_offset);
 
     float sums[GENERIC_COLUMNS] = {}, max = -INFINITY, total = 0.0f;
     for (int key0 = begin; key0 < end; key0 += GENERIC_KEYS) {

@@ -39,7 +39,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
 // c += a·b: a [16, 16] bf16, b [16, 8] bf16, c [16, 8] fp32. In lane l, c[0], c[1] are row l / 4, columns
 // 2·(l % 4) and one more; c[2], c[3] the same of row l / 4 + 8.
 __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
