@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flashrt_ros.parameters import ConfigError, NodeConfig
@@ -11,8 +12,10 @@ if TYPE_CHECKING:
     from flashrt_kernels import Policy
 
 
-def load_policy_of(config: NodeConfig) -> Policy:
+def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | None = None) -> Policy:
     """`flashrt_kernels.load_policy` with the parameters of `config`.
+
+    progress: called with (bytes of weights in place, bytes in all).
 
     Raises ConfigError for a checkpoint, tokenizer or device that is refused.
     """
@@ -29,6 +32,7 @@ def load_policy_of(config: NodeConfig) -> Policy:
             precision=config.precision or None,
             tokenizer=config.tokenizer or None,
             num_inference_steps=config.num_inference_steps or None,
+            progress=progress,
         )
     except (DeviceError, KernelBuildError) as error:
         raise ConfigError(f"device '{config.device}' cannot be used: {error}") from error

@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import rclpy
@@ -54,7 +55,9 @@ class PolicyNode(LifecycleNode):
         **node_arguments: Any,
     ) -> None:
         super().__init__("policy", **node_arguments)
-        self._load_policy = load_policy
+        is_real = load_policy is load_policy_of
+        self._load_policy = partial(load_policy_of, progress=self._loaded) if is_real else load_policy
+        self._loaded_quarters = 0
         self._on_demand = on_demand
         self._cancelled = cancelled
         self._undo = ExitStack()
@@ -106,9 +109,17 @@ class PolicyNode(LifecycleNode):
 
     def _load(self, config: NodeConfig, undo: ExitStack) -> Any:
         self._step(f"configure 2/6: load {config.checkpoint} on {config.device}")
+        self._loaded_quarters = 0
         policy = self._load_policy(config)
         undo.callback(policy.close)
         return policy
+
+    def _loaded(self, done: int, total: int) -> None:
+        """One line for each quarter of the weights: on a small computer they take a while."""
+        quarters = 4 * done // total
+        if quarters > self._loaded_quarters:
+            self._loaded_quarters = quarters
+            self._step(f"configure 2/6: {done / 1e9:.1f} of {total / 1e9:.1f} GB of weights in place")
 
     def _bind(self, config: NodeConfig, policy: Any) -> None:
         self._step(f"configure 3/6: bind cameras and joints by name to {policy.name}")

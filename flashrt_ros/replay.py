@@ -23,7 +23,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from flashrt_ros.bag import Bag, BagError, Damaged, wanted_topics
 from flashrt_ros.bag_clock import PACERS, Pacer
@@ -274,7 +281,10 @@ def _main(options: argparse.Namespace, console: Console) -> int:
     with Bag(options.bag) as bag:
         console.print(f"loading {config.checkpoint} on {config.device}", markup=False, highlight=False)
         began = time.monotonic()
-        policy = load_policy_of(config)
+        columns = (TextColumn("  weights"), BarColumn(), DownloadColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("weights", total=None)
+            policy = load_policy_of(config, lambda done, total: bar.update(task, completed=done, total=total))
         replay = Replay(config, policy, console)
         policy.warm_up()
         console.print(f"  {policy.name} ready after {time.monotonic() - began:.1f} s", highlight=False)

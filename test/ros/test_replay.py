@@ -26,7 +26,7 @@ from test.ros.bags import STORAGES, StubPolicy, arguments, joints, recording, re
 def stub_policy(monkeypatch: pytest.MonkeyPatch) -> StubPolicy:
     """main() runs with a stub in place of a checkpoint."""
     policy = StubPolicy()
-    monkeypatch.setattr("flashrt_ros.replay.load_policy_of", lambda config: policy)
+    monkeypatch.setattr("flashrt_ros.replay.load_policy_of", lambda config, progress: policy)
     return policy
 
 
@@ -309,7 +309,7 @@ def test_ctrl_c_while_loading_is_a_sentence(
 ) -> None:
     """Lost otherwise: a traceback for whoever changes their mind during the minute that loading takes."""
     monkeypatch.setattr(
-        "flashrt_ros.replay.load_policy_of", lambda config: signal.raise_signal(signal.SIGINT)
+        "flashrt_ros.replay.load_policy_of", lambda config, progress: signal.raise_signal(signal.SIGINT)
     )
     assert main(arguments(tmp_path, write_bag(tmp_path, recording(100)))) == 130
     assert "interrupted; there is no report" in capsys.readouterr().out
