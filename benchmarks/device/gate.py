@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from benchmarks.device.inputs import Observation
+from benchmarks.device.inputs import STATE_RANGE, Observation
 from benchmarks.device.ours import Ours
 from benchmarks.device.peers import Task
 from benchmarks.device.plain_torch import PlainPi05
@@ -73,7 +73,7 @@ def disturbed(prompts_of: Task, observation: Observation, other: Observation) ->
     """One thing changed at a time."""
     names = list(observation.images)
     swapped = dict(zip(names, [observation.images[name] for name in reversed(names)], strict=True))
-    state = -observation.state
+    state = np.where(observation.state > 0, -STATE_RANGE, STATE_RANGE).astype(np.float32)
     ids = prompts_of.prompts.ids
     limit = prompts_of.prompts.config.tokenizer_max_length
     return {
@@ -89,7 +89,8 @@ def disturbed(prompts_of: Task, observation: Observation, other: Observation) ->
 
 def check(ours: Ours, fp32: Fp32, found: list[Observation]) -> dict[str, object]:
     """Errors and how far each disturbance moves the actions; `passed` says whether all limits hold."""
-    observation, other = found[0], found[1]
+    observation = found[0]
+    other = next(other for other in found if other.instruction != observation.instruction)
     want = fp32.forward(observation)
     layers, steps = len(want.keys), len(want.velocities)
     taps = [f"prefix.kv.{i}.{part}" for i in range(layers) for part in "kv"]
