@@ -1,0 +1,173 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Launches of matmul_hopper.cu: products of many rows on wgmma, fed by the copy engine."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+
+from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.launch import Launch
+from flashrt_kernels.cuda.tensor_map import row_major_map
+from flashrt_kernels.errors import GraphError
+
+STEP = 64  # of k, one stage
+ROW_BYTES = 2 * STEP
+KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in its order
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One compiled kernel: what a block computes, and how share · split blocks of a cluster cooperate."""
+
+    rows: int
+    columns: int
+    stages: int
+    share: int = 1  # neighbours along the rows that load each weight tile once
+    split: int = 1  # parts of k, summed within the cluster
+
+    @property
+    def threads(self) -> int:
+        """A warpgroup for every 64 rows, and one that copies."""
+        return 2 * self.rows + 128
+
+    @property
+    def shared(self) -> int:
+        """Bytes of the ring."""
+        return self.stages * (self.rows + self.columns) * ROW_BYTES
+
+    @property
+    def cluster(self) -> int:
+        return self.share * self.split
+
+    def kernel(self, kind: int) -> str:
+        """Name in matmul_hopper.cu."""
+        size = f"{self.rows}x{self.columns}x{self.stages}"
+        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.split}"
+
+    def row_groups(self, rows: int) -> int:
+        """Clusters along the rows."""
+        return ceil_div(rows, self.rows * self.share)
+
+    def units(self, rows: int, n: int) -> int:
+        """Pieces of work, each for one cluster."""
+        return self.row_groups(rows) * ceil_div(n, self.columns)
+
+    def clusters(self, gpu: Gpu, rows: int, n: int) -> int:
+        """Clusters to launch: persistent, except where sums of a tile come from several blocks."""
+        units = self.units(rows, n)
+        return units if self.split > 1 else min(units, gpu.multiprocessors // self.cluster)
+
+
+# The compiled kernels (matmul_hopper_tiles.cuh); a test compares the two lists.
+TILES: dict[str, tuple[Tile, ...]] = {
+    "plain": (
+        Tile(64, 64, 6),
+        Tile(64, 112, 4),
+        Tile(128, 64, 8),
+        Tile(128, 128, 6),
+        Tile(128, 128, 6, 1, 2),
+        Tile(128, 160, 6),
+        Tile(128, 192, 5, 1, 3),
+        Tile(128, 200, 5),
+        Tile(128, 256, 4),
+        Tile(128, 256, 4, 1, 2),
+    ),
+    "gelu_mul": (Tile(128, 256, 4), Tile(192, 192, 4)),
+    "rope_qkv": (Tile(64, 64, 6), Tile(64, 192, 3), Tile(128, 112, 7), Tile(128, 160, 6)),
+}
+
+# Of one multiprocessor, per clock cycle: operations of wgmma; bytes that reach it when all of them load.
+OPERATIONS, BYTES = 4096, 34
+# Cycles before the first products and after the last; of summing parts in a cluster.
+FIXED, SUMMING = 4000, 3000
+
+
+def cycles(gpu: Gpu, tile: Tile, rows: int, n: int, k: int) -> float:
+    """Estimated time of a product with a tile: the fuller of tensor cores and loads, times waves of tiles."""
+    units, at_once = tile.units(rows, n), gpu.multiprocessors // tile.cluster
+    steps = ceil_div(ceil_div(k, STEP), tile.split)
+    multiplying = 2 * tile.rows * tile.columns * STEP / OPERATIONS
+    loading = (tile.rows + tile.columns / tile.share) * ROW_BYTES / BYTES
+    # A wave that fills only some of the multiprocessors shares the memory among fewer.
+    loading *= max(0.5, min(1.0, units / at_once))
+    return ceil_div(units, at_once) * steps * max(multiplying, loading) + FIXED + SUMMING * (tile.split > 1)
+
+
+def tile_for(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> Tile:
+    """The tile with the lowest estimate, among those whose parts of k are not empty."""
+    steps = ceil_div(k, STEP)
+    tiles = [tile for tile in TILES[KINDS[kind]] if tile.split <= steps]
+    return min(tiles, key=lambda tile: cycles(gpu, tile, rows, n, k))
+
+
+def fits(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> bool:
+    """Whether these kernels can do a product: the copy engine wants rows in steps of 16 bytes."""
+    return gpu.hopper and k % 8 == 0 and n % (8 if kind == 0 else 16) == 0
+
+
+def workspace_bytes(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> int:
+    """Sums over parts of k stay in shared memory."""
+    return 0
+
+
+def launch(
+    gpu: Gpu,
+    epilogue: ctypes.Structure,
+    kind: int,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    rows: int,
+    n: int,
+    k: int,
+    workspace: torch.Tensor | None = None,
+) -> list[Launch]:
+    """The launch of x [rows, k] · weight [n, k]ᵀ with the tile that suits the shape.
+
+    Raises GraphError where an array of the epilogue does not lie on the boundary that wide accesses need.
+    """
+    check_alignment(epilogue)
+    return [launch_tile(gpu, tile_for(gpu, kind, rows, n, k), epilogue, kind, x, weight)]
+
+
+def launch_tile(
+    gpu: Gpu, tile: Tile, epilogue: ctypes.Structure, kind: int, x: torch.Tensor, weight: torch.Tensor
+) -> Launch:
+    """The launch with a given tile: what `launch` uses, and what a search for the best tile times."""
+    (rows, k), n = x.shape, weight.shape[0]
+    name = tile.kernel(kind)
+    arguments = [
+        row_major_map(x, tile.rows, STEP),
+        row_major_map(weight, tile.columns // tile.share, STEP),
+        epilogue,
+        ceil_div(k, STEP),
+        tile.row_groups(rows),
+        tile.units(rows, n),
+    ]
+    return Launch(
+        gpu.function("matmul_hopper", name, shared=tile.shared),
+        (tile.clusters(gpu, rows, n) * tile.cluster,),
+        tile.threads,
+        arguments,
+        shared=tile.shared,
+        cluster=tile.cluster,
+        pdl=gpu.pdl,
+        name=name,
+    )
+
+
+def check_alignment(epilogue: ctypes.Structure) -> None:
+    """Raises GraphError: outputs are written in pieces of 16 bytes, the rest is read in pieces of 8."""
+    for names, size in ((("out", "k_out", "v_out"), 16), (("bias", "gate", "residual", "table"), 8)):
+        for name in names:
+            address = getattr(epilogue, name) or 0
+            if address % size:
+                raise GraphError(
+                    f"matmul on Hopper: {name} is {address % size} bytes off; expected a multiple of {size}"
+                )
