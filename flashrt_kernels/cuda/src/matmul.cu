@@ -129,7 +129,8 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
             }
         __syncwarp();
         row0 += warp_m * WARP_M;
-        constexpr int LINES = 32 / ITEMS, BATCH = WARP_M / LINES < 16 ? 2 : 4;  // rows at once; in a batch
+        constexpr int LINES = 32 / ITEMS, ROUNDS = WARP_M / LINES;  // rows at once
+        constexpr int BATCH = ROUNDS >= 16 ? 4 : ROUNDS >= 2 ? 2 : 1;
         int line = lane / ITEMS;
         Columns local = columns_of(kind, lane % ITEMS);
         column0 += warp_n * WARP_N;
