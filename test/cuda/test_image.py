@@ -12,7 +12,18 @@ from flashrt_kernels.pixels import FORMATS, RawImage
 from test.cuda.support import gpu, requires_cuda
 
 pytestmark = requires_cuda
-SIZES = [(480, 640), (1200, 1920), (720, 1280), (640, 480), (37, 53), (9, 90), (224, 224), (1, 1), (100, 30)]
+SIZES = [
+    (480, 640),
+    (1200, 1920),
+    (720, 1280),
+    (640, 480),
+    (37, 53),
+    (9, 90),
+    (224, 224),
+    (1, 1),
+    (100, 30),
+    (60, 7680),
+]
 Filter = Literal["bilinear", "antialias"]
 
 
@@ -56,7 +67,7 @@ def same(ours: torch.Tensor, want: torch.Tensor, filter: Filter) -> None:
 @pytest.mark.parametrize("filter", ["bilinear", "antialias"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_R9_resize(size: tuple[int, int], filter: Filter) -> None:
-    """4:3, 16:9, portrait, odd sizes, very wide, already right, one pixel."""
+    """4:3, 16:9, portrait, odd sizes, very wide, already right, one pixel, a panorama."""
     same(*both(image(*size), (224, 224, 14), filter, torch.float32), filter)
 
 
@@ -68,6 +79,12 @@ def test_any_encoding_stride_and_patch(encoding: str, padding: int, filter: Filt
     for seed, (rows, columns) in enumerate([(41, 67), (90, 31), (17, 17)]):
         raw = image(rows, columns, encoding, padding, seed)
         same(*both(raw, (28, 42, 7), filter, torch.float32), filter)
+
+
+@pytest.mark.parametrize("filter", ["bilinear", "antialias"])
+def test_patches_wider_than_a_warp(filter: Filter) -> None:
+    """Vision towers with 40-pixel patches."""
+    same(*both(image(90, 133), (80, 120, 40), filter, torch.float32), filter)
 
 
 def test_bf16_patches() -> None:

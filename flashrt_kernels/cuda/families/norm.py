@@ -14,7 +14,7 @@ from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
 WARP, MAX_THREADS = 32, 1024
-WARPS = 4  # of a block, where a row has one warp
+WARPS = 4  # of a block at most, where a row has one warp
 # Chunks of four values per thread for which there are kernels, by who shares a row.
 BLOCK_CHUNKS, WARP_CHUNKS = (1, 2, 4), (9, 12)
 
@@ -66,12 +66,13 @@ def launch(
 def shape_of(rows: int, count: int, multiprocessors: int) -> tuple[str, int, int]:
     """(layout, blocks, threads) for rows of `count` chunks of four values.
 
-    Few rows get as many threads as possible: only latency counts. Many short rows get a warp each, many long ones
-    a block with several chunks per thread, so that all blocks run at once.
+    Few rows get as many threads as possible: only latency counts. Many short rows get a warp each, many long
+    ones a block with several chunks per thread, so that all blocks run at once.
     """
-    few = rows <= 2 * multiprocessors
+    few = rows <= multiprocessors
     if not few and count <= WARP * WARP_CHUNKS[-1]:
         chunks = next(c for c in WARP_CHUNKS if count <= c * WARP)
-        return f"warp_{chunks}", blocks(rows, WARPS), WARPS * WARP
+        warps = min(blocks(rows, multiprocessors), WARPS)
+        return f"warp_{chunks}", blocks(rows, warps), warps * WARP
     chunks = next(c for c in BLOCK_CHUNKS if c >= (1 if few else 2) and count <= c * MAX_THREADS)
     return f"block_{chunks}", rows, blocks(count, chunks * WARP) * WARP

@@ -110,13 +110,6 @@ __device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], int widt
 template <Form FORM, bool WARP, typename In, typename Out, int CHUNKS>
 __device__ __forceinline__ void normalise(const Row& r) {
     using At = Lanes<WARP>;
-    if (blockIdx.x == 0) {
-        // the scales of another flow time come from HBM in every call: fetched while the kernel before still runs, once
-        for (int column = threadIdx.x * 4; column < r.width; column += blockDim.x * 4) {
-            prefetch(r.weight + column);
-            if constexpr (FORM != RMS) prefetch(r.shift + column);
-        }
-    }
     release_successor();
     wait_for_predecessor();
     if (At::row() >= r.rows) return;

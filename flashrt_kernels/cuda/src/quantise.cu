@@ -12,7 +12,7 @@ __device__ __forceinline__ uint32_t to_e4m3(float x) {
     return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
 }
 
-// Four values per thread; the last count % 4 one per thread. Divides: a reciprocal would move values on a rounding edge.
+// Four values per thread; the last count % 4 one per thread. Divides: a reciprocal would move values on an edge.
 extern "C" __global__ void quantise(const void* x, int x_bf16, const float* scale, uint8_t* out, long long count) {
     release_successor();
     wait_for_predecessor();

@@ -45,7 +45,7 @@ __device__ __forceinline__ Target target_of(const Heads& h, size_t row, int head
     return {h.v_out, bool(h.v_bf16), false, (row * h.kv_heads + head - h.kv_heads) * h.head_dim};
 }
 
-// blockIdx.x: row; threads: (head, column of its first half) in steps of four columns; half % 4 == 0, addresses aligned.
+// blockIdx.x: row; threads: (head, column of its first half), four columns each; half % 4 == 0, addresses aligned.
 extern "C" __global__ void turn_heads(Heads h) {
     release_successor();
     wait_for_predecessor();

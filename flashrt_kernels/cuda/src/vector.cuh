@@ -42,8 +42,4 @@ __device__ __forceinline__ float4 fma4(float4 a, float4 b, float4 c) {
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
 
-// Brings the line of `p` to L2 without touching its value: harmless even where the kernel before still writes it, so
-// it may come before wait_for_predecessor() for any array.
-__device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
 }  // namespace flashrt
