@@ -54,10 +54,10 @@ enum Activation : int { NONE = 0, GELU_TANH = 1, GELU_ERF = 2, SILU = 3 };
 __device__ __forceinline__ float gelu_tanh(float x) {
     // 0.5·x·(1 + tanh(u)) = x · sigmoid(2u), u = √(2/π)·(x + 0.044715·x³)
     float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-    return x / (1.0f + __expf(-2.0f * u));
+    return __fdividef(x, 1.0f + __expf(-2.0f * u));
 }
 __device__ __forceinline__ float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067811865476f)); }
-__device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
+__device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 __device__ __forceinline__ float activate(float x, int code) {
     switch (code) {
         case GELU_TANH: return gelu_tanh(x);

@@ -131,22 +131,22 @@ template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES> struct M
         row0 += warp_m * WARP_M;
         constexpr int LINES = 32 / ITEMS, ROUNDS = WARP_M / LINES;  // rows at once
         constexpr int BATCH = ROUNDS >= 16 ? 4 : ROUNDS >= 2 ? 2 : 1;
-        int line = lane / ITEMS;
         Columns local = columns_of(kind, lane % ITEMS);
         column0 += warp_n * WARP_N;
-        Finisher finisher(e, kind, {column0 + local.first, column0 + local.second});
+        with_finisher(e, kind, {column0 + local.first, column0 + local.second}, [&](const auto& finisher) {
 #pragma unroll 1
-        for (; line < WARP_M; line += LINES * BATCH) {
-            Eight loaded[BATCH];
+            for (int line = lane / ITEMS; line < WARP_M; line += LINES * BATCH) {
+                Eight loaded[BATCH];
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) loaded[i] = finisher.load(row0 + line + i * LINES);
+                for (int i = 0; i < BATCH; ++i) loaded[i] = finisher.load(row0 + line + i * LINES);
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                const float* p = part + (line + i * LINES) * WIDTH;
-                finisher.store(row0 + line + i * LINES,
-                               {load_four(p, false, local.first), load_four(p, false, local.second)}, loaded[i]);
+                for (int i = 0; i < BATCH; ++i) {
+                    const float* p = part + (line + i * LINES) * WIDTH;
+                    Eight x = {load_aligned_four(p, false, local.first), load_aligned_four(p, false, local.second)};
+                    finisher.store(row0 + line + i * LINES, x, loaded[i]);
+                }
             }
-        }
+        });
     }
 
     // The sums as they are; `width` is that of a row of `partial`.
@@ -224,15 +224,13 @@ extern "C" __global__ void __launch_bounds__(128) matmul_reduce(const float* par
     Columns c = columns_of(kind, index - row * items);
     const float* line = partial + size_t(row) * width;
     size_t step = size_t(e.rows) * width;
-    Finisher finisher(e, kind, c);
-    Eight loaded = finisher.load(row), x = {};
+    with_finisher(e, kind, c, [&](const auto& finisher) {
+        Eight loaded = finisher.load(row), x = {};
 #pragma unroll 4
-    for (int part = 0; part < parts; ++part, line += step) {
-        Four a = load_four(line, false, c.first), b = load_four(line, false, c.second);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x.first.v[i] += a.v[i], x.second.v[i] += b.v[i];
-    }
-    finisher.store(row, x, loaded);
+        for (int part = 0; part < parts; ++part, line += step)
+            add(x, {load_aligned_four(line, false, c.first), load_aligned_four(line, false, c.second)});
+        finisher.store(row, x, loaded);
+    });
 }
 
 #define GENERIC_MATMUL(NAME, THREADS, BODY)                                                             \

@@ -65,23 +65,24 @@ template <int ROWS> __device__ __forceinline__ void generic_tile(const Operands&
             float a[ROWS];
 #pragma unroll
             for (int i = 0; i < ROWS; ++i) a[i] = x_tile[buffer][d][ty * ROWS + i];
-            Four b[2] = {load_four(&weight_tile[buffer][d][4 * tx], false, 0),
-                         load_four(&weight_tile[buffer][d][64 + 4 * tx], false, 0)};
+            Four b[2] = {load_aligned_four(&weight_tile[buffer][d][4 * tx], false, 0),
+                         load_aligned_four(&weight_tile[buffer][d][64 + 4 * tx], false, 0)};
 #pragma unroll
             for (int i = 0; i < ROWS; ++i)
 #pragma unroll
                 for (int j = 0; j < 8; ++j) sums[i][j] = fmaf(a[i], b[j >> 2].v[j & 3], sums[i][j]);
         }
     }
-    Finisher finisher(e, kind, columns_of(kind, column0 / 8 + tx));
+    with_finisher(e, kind, columns_of(kind, column0 / 8 + tx), [&](const auto& finisher) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-        int row = row0 + ty * ROWS + i;
-        Eight x;
+        for (int i = 0; i < ROWS; ++i) {
+            int row = row0 + ty * ROWS + i;
+            Eight x;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) x.first.v[j] = sums[i][j], x.second.v[j] = sums[i][j + 4];
-        finisher.store(row, x, finisher.load(row));
-    }
+            for (int j = 0; j < 4; ++j) x.first.v[j] = sums[i][j], x.second.v[j] = sums[i][j + 4];
+            finisher.store(row, x, finisher.load(row));
+        }
+    });
 }
 
 // Eight elements in 16-byte pieces.
@@ -104,7 +105,7 @@ template <int LANES, typename X, typename W> __device__ __forceinline__ void dot
     float (&sums)[8], const Operands& o, int lane, int row, const int (&outputs)[8]) {
     const X* x = static_cast<const X*>(o.x) + size_t(row) * o.k;
     const W* weight = static_cast<const W*>(o.weight);
-#pragma unroll 2
+#pragma unroll 4
     for (int c = lane * 8; c < o.k; c += LANES * 8) {
         float a[8], w[8][8];
         load_aligned(a, x + c);
@@ -125,8 +126,6 @@ template <int LANES> __device__ __forceinline__ void generic_dot(const Operands&
     int index = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, lane = threadIdx.x % LANES;
     int row = index / items, item = index - row * items;
     Columns columns = columns_of(kind, item);
-    Finisher finisher(e, kind, columns);
-    Eight loaded = lane == 0 ? finisher.load(row) : Eight{};
     float sums[8] = {};
     int outputs[8];  // those beyond the last are never stored
 #pragma unroll
@@ -153,7 +152,8 @@ template <int LANES> __device__ __forceinline__ void generic_dot(const Operands&
         for (int offset = LANES / 2; offset; offset >>= 1) sums[j] += __shfl_xor_sync(0xffffffffu, sums[j], offset);
         (j < 4 ? x.first : x.second).v[j & 3] = sums[j];
     }
-    if (lane == 0) finisher.store(row, x, loaded);
+    if (lane == 0)
+        with_finisher(e, kind, columns, [&](const auto& finisher) { finisher.store(row, x, finisher.load(row)); });
 }
 
 }  // namespace flashrt
