@@ -233,11 +233,11 @@ extern "C" __global__ void __launch_bounds__(128) matmul_reduce(const float* par
     });
 }
 
-#define GENERIC_MATMUL(NAME, THREADS, BODY)                                                             \
-    extern "C" __global__ void __launch_bounds__(THREADS) NAME(Operands operands, int kind, Epilogue e) { \
-        BODY(operands, kind, e);                                                                        \
+#define GENERIC_MATMUL(NAME, THREADS, BLOCKS, BODY)                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(Operands operands, int kind, Epilogue e) { \
+        BODY(operands, kind, e);                                                                                 \
     }
-GENERIC_MATMUL(matmul_generic_128x128, 256, generic_tile<8>)
-GENERIC_MATMUL(matmul_generic_32x128, 256, generic_tile<2>)
-GENERIC_MATMUL(matmul_generic_4_lanes, 128, generic_dot<4>)
-GENERIC_MATMUL(matmul_generic_32_lanes, 128, generic_dot<32>)
+GENERIC_MATMUL(matmul_generic_128x128, 256, 2, generic_tile<8>)
+GENERIC_MATMUL(matmul_generic_32x128, 256, 3, generic_tile<2>)
+GENERIC_MATMUL(matmul_generic_4_lanes, 128, 4, generic_dot<4>)
+GENERIC_MATMUL(matmul_generic_32_lanes, 128, 4, generic_dot<32>)
