@@ -239,5 +239,5 @@ extern "C" __global__ void __launch_bounds__(128) matmul_reduce(const float* par
     }
 GENERIC_MATMUL(matmul_generic_128x128, 256, 2, generic_tile<8>)
 GENERIC_MATMUL(matmul_generic_32x128, 256, 3, generic_tile<2>)
-GENERIC_MATMUL(matmul_generic_4_lanes, 128, 4, generic_dot<4>)
-GENERIC_MATMUL(matmul_generic_32_lanes, 128, 4, generic_dot<32>)
+GENERIC_MATMUL(matmul_generic_4_lanes, 128, 1, generic_dot<4>)
+GENERIC_MATMUL(matmul_generic_32_lanes, 128, 1, generic_dot<32>)
