@@ -105,7 +105,7 @@ template <int LANES, typename X, typename W> __device__ __forceinline__ void dot
     float (&sums)[8], const Operands& o, int lane, int row, const int (&outputs)[8]) {
     const X* x = static_cast<const X*>(o.x) + size_t(row) * o.k;
     const W* weight = static_cast<const W*>(o.weight);
-#pragma unroll 4
+#pragma unroll 2
     for (int c = lane * 8; c < o.k; c += LANES * 8) {
         float a[8], w[8][8];
         load_aligned(a, x + c);
