@@ -76,11 +76,11 @@ def variant(gpu: Gpu, head_dim: int, dtypes: Sequence[torch.dtype | None]) -> Va
 
 
 def shared_bytes(kernel: Variant, head_dim: int) -> int:
-    """Dynamic shared memory of a block; the generic kernel's tiles are fp32 and not padded."""
+    """Dynamic shared memory of a block; the generic kernel's tiles are fp32 and as wide as the head."""
     if kernel is not GENERIC:
         return kernel.shared
-    rows = kernel.rows + kernel.keys
-    return 4 * (rows * (head_dim + 1) + kernel.rows * (kernel.keys + 1))
+    width = ceil_div(head_dim, 32) * 32 + 4
+    return 4 * ((kernel.rows + kernel.keys) * width + kernel.rows * (kernel.keys + 4))
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -38,7 +38,7 @@ FLASH_ATTENTION(128, 64, 1)
 FLASH_ATTENTION(256, 32, 2)
 FLASH_ATTENTION(256, 64, 2)
 
-extern "C" __global__ void __launch_bounds__(256, 1) attention_generic(const __grid_constant__ Attention a) {
+extern "C" __global__ void __launch_bounds__(256, 2) attention_generic(const __grid_constant__ Attention a) {
     attention_generic_block(a);
 }
 
