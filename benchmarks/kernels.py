@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="write matmul_choices.json")
     a = parser.parse_args()
     cases = [CASES[key] for key in a.cases]
-    console = Console()
+    console = Console(width=150)
     found = ceilings.measure()
     limits = (found["tflops"][SUSTAINED_SHAPE], found["tb_s"]["read"])
     options = ("auto", "own", "cublaslt") if a.table else ("auto",)

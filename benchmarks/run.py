@@ -252,7 +252,7 @@ def main() -> None:
         slow_peers=not (a.quick or a.no_peers),
         sustained_s=a.sustained,
     )
-    measure(options, a.workdir, a.out, Console())
+    measure(options, a.workdir, a.out, Console(width=130))
 
 
 if __name__ == "__main__":
