@@ -62,7 +62,8 @@ class Upload:
 
     def finish(self) -> None:
         """Nothing else will come, whatever was not needed."""
-        self._advance(self.total - self.done)
+        if self.done < self.total:
+            self._advance(self.total - self.done)
 
     def close(self) -> None:
         """Let go of the pinned memory; everything that was sent has arrived when it is used."""

@@ -93,6 +93,7 @@ def test_progress_ends_at_the_end() -> None:
     w.matrix(StaticGraph("g"), "a")
     w.once("b")
     w.verify(None)
+    w.verify(None)  # other cameras are bound
     assert calls == [(120, 154), (126, 154), (154, 154)]
 
 
