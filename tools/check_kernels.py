@@ -3,7 +3,7 @@
 
 Usage: python -m tools.check_kernels FOLDER [--cuobjdump PATH]
 FOLDER is what python -m flashrt_kernels.build --arch all --out FOLDER wrote. Exits 1 when a Hopper family has
-no wgmma instruction, or when a kernel of a matmul or attention family spills registers.
+no wgmma instruction, or when a kernel of a matmul or attention family spills more than KNOWN_SPILLS says.
 """
 
 import argparse
@@ -24,6 +24,14 @@ from flashrt_kernels.cuda import manifest
 
 DEVICE_RUN = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "device_run.json"
 WITHOUT_SPILLS = ("matmul", "attention")
+# {kernel: bytes on the worst architecture}; everything else spills nothing. Entries may only go. What is here runs
+# for odd shapes, or spills on architectures alone that no figure is claimed for.
+KNOWN_SPILLS = {
+    "attention_generic": 64,
+    "attention_256x64": 8,
+    "matmul_generic_128x128": 84,
+    "matmul_reduce": 32,
+}
 INSTRUCTIONS = ("HGMMA", "UTMALDG", "HMMA")  # wgmma, a load by the copy engine, mma.sync
 
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(\w+)")  # address, predicate, name
@@ -54,15 +62,17 @@ def dump(fatbin: Path, architecture: str, cuobjdump: Path) -> str:
 
 def check_hopper(folder: Path, cuobjdump: Path, console: Console) -> list[str]:
     """Prints what the families for Hopper alone are made of; returns the complaints."""
-    table = Table("kernel", *INSTRUCTIONS, title="instructions, 9.0a", box=box.SIMPLE)
+    columns = ("kernels", *INSTRUCTIONS, "kernels without HGMMA")
+    table = Table("family", *columns, title="instructions in the code for 9.0a", box=box.SIMPLE)
     complaints = []
     for name, family in manifest.families().items():
         if family.has_ptx:
             continue
         counts = count_instructions(dump(folder / f"{name}.fatbin", "9.0a", cuobjdump))
-        for kernel, found in sorted(counts.items()):
-            table.add_row(kernel, *(str(found[instruction]) for instruction in INSTRUCTIONS))
-        if not any(found["HGMMA"] for found in counts.values()):
+        sums = [sum(found[instruction] for found in counts.values()) for instruction in INSTRUCTIONS]
+        without = [kernel for kernel, found in sorted(counts.items()) if not found["HGMMA"]]
+        table.add_row(name, str(len(counts)), *map(str, sums), ", ".join(without))
+        if len(without) == len(counts):
             complaints.append(f"{name}: no HGMMA in its machine code: it does not use wgmma")
     console.print(table)
     return complaints
@@ -78,7 +88,11 @@ def check_spills(resources: Mapping[str, Resources], console: Console) -> list[s
         most = max((use["registers"] for _, _, use in uses), default=0)
         table.add_row(family, str(len(kernels)), str(most), str(sum(size for _, _, size in spills)))
         if any(word in family for word in WITHOUT_SPILLS):
-            complaints += [f"{kernel} for {arch} spills {size} bytes" for kernel, arch, size in spills]
+            complaints += [
+                f"{kernel} for {arch} spills {size} bytes; {KNOWN_SPILLS.get(kernel, 0)} are known"
+                for kernel, arch, size in spills
+                if size > KNOWN_SPILLS.get(kernel, 0)
+            ]
     console.print(table)
     return complaints
 
