@@ -26,12 +26,12 @@ MAX_STAGES = 16
 MIN_STAGES = 2  # a stage is given back while the next one is computed
 # Two thread blocks share a multiprocessor, so that the next matmul's weights arrive while this one ends.
 SHARED_BYTES = 113 << 10
-BARRIER_BYTES = (3 * 32 + 1) * 8
+BARRIER_BYTES = (3 * MAX_STAGES + 1) * 8
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How a product is cut: 64 · groups outputs, 1 / splits of k for each thread block; stages of its rings."""
+    """How a product is cut: 64 · groups outputs, 1 / splits of k for a thread block; stages of its rings."""
 
     groups: int
     splits: int
@@ -46,9 +46,9 @@ class Cut:
         return tiles + received + BARRIER_BYTES
 
 
-def fits(gpu: Gpu, x: torch.dtype, weight: torch.dtype, rows: int, k: int) -> bool:
+def fits(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> bool:
     """Whether this kernel can compute the product at all."""
-    return gpu.hopper and x == weight == torch.bfloat16 and rows <= MAX_ROWS and k % 8 == 0
+    return gpu.hopper and rows <= MAX_ROWS and k % 8 == 0
 
 
 def launch(
@@ -78,8 +78,7 @@ def launch(
                 row_major_map(weight.view(n, k), cut.groups * OUTPUTS, DEPTH),
                 row_major_map(x.view(rows, k), tokens, DEPTH),
                 epilogue,
-                k,
-                cut.splits,
+                *divmod(ceil_div(k, DEPTH), cut.splits),
                 cut.weight_stages,
                 cut.x_stages,
             ],
