@@ -24,8 +24,8 @@ from flashrt_kernels.cuda import manifest
 
 DEVICE_RUN = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "device_run.json"
 WITHOUT_SPILLS = ("matmul", "attention")
-# {kernel: bytes on the worst architecture}; everything else spills nothing. Entries may only go. What is here runs
-# for odd shapes, or spills on architectures alone that no figure is claimed for.
+# {kernel: bytes on the worst architecture}; everything else spills nothing. Entries may only go. What is here
+# runs for odd shapes, or spills only on architectures that no figure is claimed for.
 KNOWN_SPILLS = {
     "attention_generic": 64,
     "attention_256x64": 8,
