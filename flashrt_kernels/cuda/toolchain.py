@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,8 +19,6 @@ MINIMUM_NVCC = (13, 0)
 # Together they are a compiler: nvcc alone lacks cicc, its headers and <nv/target>.
 WHEELS = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 USUAL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda-13.0/bin", "/opt/cuda/bin", "/usr/lib/cuda/bin")
-
-MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 KERNEL = re.compile(r"Compiling entry function '(\S+)' for")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -93,22 +91,20 @@ def version_of(path: Path) -> Nvcc | None:
 
 
 def gpus() -> list[Capability]:
-    """Compute capability of each GPU of this machine, asked of its driver; empty without one."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return []
-    count, value = ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return []
-    found = []
-    for device in range(count.value):
-        pair = []
-        for attribute in (MAJOR, MINOR):
-            driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-            pair.append(value.value)
-        found.append((pair[0], pair[1]))
-    return found
+    """Compute capability of each GPU of this machine; empty without one, or without a driver.
+
+    Other processes ask: a driver that was initialised stays in a process, with its threads and its memory.
+    """
+    smi = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    ask = [sys.executable, "-I", str(Path(__file__).with_name("ask_driver.py"))]
+    for command in (smi, ask):
+        try:
+            asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if found := re.findall(r"^(\d+)\.(\d+)$", asked.stdout, re.MULTILINE):
+            return [(int(major), int(minor)) for major, minor in found]
+    return []
 
 
 def compile_image(nvcc: Nvcc, family: Family, architecture: str, folder: Path) -> Image:

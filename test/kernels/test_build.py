@@ -258,6 +258,20 @@ def test_without_a_gpu_the_architecture_must_be_named(
     assert "no NVIDIA GPU (or no driver)" in capsys.readouterr().err
 
 
+def test_the_gpus_are_asked_of_whoever_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `--arch native` fails on a Jetson, whose nvidia-smi does not know the question."""
+    smi = fake_tool(tmp_path / "bin" / "nvidia-smi", "#!{python}\nprint('9.0')\nprint('12.0')\n")
+    monkeypatch.setenv("PATH", str(smi.parent))
+    assert toolchain.gpus() == [(9, 0), (12, 0)]
+    fake_tool(smi, "#!{python}\nprint('[N/A]')\n")
+    knows = fake_tool(tmp_path / "knows", "#!{python}\nprint('8.7')\n")
+    fails = fake_tool(tmp_path / "fails", "#!{python}\nraise OSError('no libcuda.so.1')\n")
+    monkeypatch.setattr(sys, "executable", str(knows))
+    assert toolchain.gpus() == [(8, 7)]
+    monkeypatch.setattr(sys, "executable", str(fails))
+    assert toolchain.gpus() == []
+
+
 def test_native_is_every_gpu_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the second, different GPU of a workstation has no kernels."""
     monkeypatch.setattr(command, "gpus", lambda: [(8, 9), (9, 0), (9, 0), (13, 0)])
