@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Prints the compute capability of each GPU, a line each, as the driver tells it; needs nothing but the driver.
+"""Prints the compute capability of each GPU, a line each, as the driver tells it. Needs nothing else.
 
 A script of its own, for machines whose nvidia-smi is missing or does not know the question (Jetson).
 """
