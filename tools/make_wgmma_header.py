@@ -1,7 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Writes flashrt_kernels/cuda/src/wgmma.cuh: one wrapper for each width of wgmma.mma_async m64nNk16 in bf16.
+"""Writes flashrt_kernels/cuda/src/wgmma.cuh: a wrapper for each width of wgmma.mma_async m64nNk16 in bf16.
 
-An instruction names every accumulator register, so a wrapper for N columns has N/2 operands: too many to type.
+An instruction names every accumulator register, so a wrapper for N columns has N/2 operands: too many to
+type.
 
 Usage: python tools/make_wgmma_header.py
 """
@@ -15,9 +16,9 @@ START = """\
 //
 // Written by tools/make_wgmma_header.py; edit that.
 //
-// Wgmma<N>: d[64, N] += a[64, 16] · b[N, 16]ᵀ for one warpgroup, bf16 operands, fp32 accumulators (N/2 a thread).
-// ss: a and b from shared memory, by descriptors. rs: a from registers, in the layout of mma.sync's A fragment.
-// transposed: b lies [16, N] in memory (MN-major). accumulate = 0 overwrites d.
+// Wgmma<N>: d[64, N] += a[64, 16] · b[N, 16]ᵀ for one warpgroup, bf16 operands, fp32 accumulators (N/2 a
+// thread). ss: a and b from shared memory, by descriptors. rs: a from registers, in the layout of mma.sync's
+// A fragment. transposed: b lies [16, N] in memory (MN-major). accumulate = 0 overwrites d.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ def wrapper(name: str, width: int) -> str:
         operand, last = f"%{count}", count + 1
         flags = "1, 1, 0, %{}"
     else:
-        taken, inputs = "const uint32_t (&a)[4], uint64_t b", '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)'
+        taken = "const uint32_t (&a)[4], uint64_t b"
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b)'
         operand, last = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}", count + 4
         flags = "1, 1, %{}"
     return f"""\
@@ -59,7 +61,8 @@ def header() -> str:
     """The text of wgmma.cuh."""
     parts = [START]
     for width in WIDTHS:
-        parts.append(f"template <> struct Wgmma<{width}> {{\n{wrapper('ss', width)}{wrapper('rs', width)}}};\n")
+        body = wrapper("ss", width) + wrapper("rs", width)
+        parts.append(f"template <> struct Wgmma<{width}> {{\n{body}}};\n")
     return "\n".join(parts) + "\n}  // namespace flashrt\n"
 
 

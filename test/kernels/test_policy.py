@@ -202,7 +202,8 @@ def test_R35_relative_actions_start_from_the_state_of_the_observation() -> None:
     checkpoint = load_lerobot(TINY, TOKENIZER)
     mask = np.array([True, False, True, True, False])
     relative = replace(checkpoint, relative_action_mask=mask)
-    policies = [Policy(c, Pi05(c, torch.float32, 2, CPU.device), CPU, MAX_IMAGE_BYTES) for c in (checkpoint, relative)]
+    models = [(c, Pi05(c, torch.float32, 2, CPU.device)) for c in (checkpoint, relative)]
+    policies = [Policy(*pair, CPU, MAX_IMAGE_BYTES) for pair in models]
     absolute, moved = (act(policy) for policy in policies)
     want = absolute + np.where(mask, np.array(STATE, np.float32), 0)
     np.testing.assert_allclose(moved, want, rtol=0, atol=1e-6)

@@ -2,9 +2,9 @@
 //
 // Written by tools/make_wgmma_header.py; edit that.
 //
-// Wgmma<N>: d[64, N] += a[64, 16] · b[N, 16]ᵀ for one warpgroup, bf16 operands, fp32 accumulators (N/2 a thread).
-// ss: a and b from shared memory, by descriptors. rs: a from registers, in the layout of mma.sync's A fragment.
-// transposed: b lies [16, N] in memory (MN-major). accumulate = 0 overwrites d.
+// Wgmma<N>: d[64, N] += a[64, 16] · b[N, 16]ᵀ for one warpgroup, bf16 operands, fp32 accumulators (N/2 a
+// thread). ss: a and b from shared memory, by descriptors. rs: a from registers, in the layout of mma.sync's
+// A fragment. transposed: b lies [16, N] in memory (MN-major). accumulate = 0 overwrites d.
 #pragma once
 
 #include <cstdint>
