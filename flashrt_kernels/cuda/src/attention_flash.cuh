@@ -51,21 +51,30 @@ template <int D, int KEYS, int GROUPS> struct Flash {
 
     __device__ __forceinline__ void copy_q() {
         const bf16* source = static_cast<const bf16*>(a.q);
+#pragma unroll 4
         for (int i = threadIdx.x; i < ROWS * CHUNKS; i += GROUPS * GROUP_THREADS) {
             int local = i / CHUNKS, chunk = i % CHUNKS, row = blockIdx.x * ROWS + local;
-            bool valid = row < rows.count && chunk * 8 < a.head_dim;
-            const bf16* p = valid ? source + rows.offset(a, row, a.q_stride) + chunk * 8 : source;
-            copy_async(q_tile + place(local, chunk), p, valid);
+            const bf16* p = source + rows.offset(a, min(row, rows.count - 1), a.q_stride) + chunk * 8;
+            copy_async(q_tile + place(local, chunk), p, row < rows.count && chunk * 8 < a.head_dim);
         }
     }
+    // A tile of keys or values from `key0` on; zeros for keys from `end` on and columns beyond the head.
     __device__ __forceinline__ void copy_keys(uint32_t target, const void* array, int key0, int end) {
-        const bf16* source = static_cast<const bf16*>(array) + rows.kv_offset(a);
+        constexpr int ACROSS = SWIZZLED ? (CHUNKS < 16 ? CHUNKS : 16) : 2;  // threads in a row
+        constexpr int STEP = GROUP_THREADS / ACROSS;                        // a multiple of 8: the swizzle stays
+        int row = thread / ACROSS, chunk = thread % ACROSS, limit = end - key0 - row;
+        const bf16* source = static_cast<const bf16*>(array) + rows.kv_offset(a) + chunk * 8;
+        const char* p = reinterpret_cast<const char*>(source + size_t(key0 + row) * a.kv_stride);
+        size_t step = size_t(STEP) * a.kv_stride * sizeof(bf16);
+        target += place(row, chunk);
 #pragma unroll
-        for (int i = thread; i < KEYS * CHUNKS; i += GROUP_THREADS) {
-            int local = i / CHUNKS, chunk = i % CHUNKS;
-            bool valid = key0 + local < end && chunk * 8 < a.head_dim;
-            const bf16* p = valid ? source + size_t(key0 + local) * a.kv_stride + chunk * 8 : source;
-            copy_async(target + place(local, chunk), p, valid);
+        for (int i = 0; i < KEYS; i += STEP) {
+            if (KEYS % STEP == 0 || row + i < KEYS) {
+#pragma unroll
+                for (int j = 0; j < CHUNKS; j += ACROSS)
+                    copy_async(target + i * ROW_BYTES + j * 16, p + j * 16, i < limit && (chunk + j) * 8 < a.head_dim);
+            }
+            asm("add.s64 %0, %0, %1;" : "+l"(p) : "l"(step));  // or the compiler multiplies for each row
         }
         commit_copies();
     }
