@@ -16,7 +16,7 @@ from flashrt_kernels.cuda.launch import Launch
 WARP, MAX_THREADS = 32, 1024
 WARPS = 4  # of a block at most, where a row has one warp
 # Chunks of four values per thread for which there are kernels, by who shares a row.
-BLOCK_CHUNKS, WARP_CHUNKS = (1, 2, 4), (9, 12)
+BLOCK_CHUNKS, WARP_CHUNKS = (1, 2), (9, 12)
 
 
 class Row(ctypes.Structure):
@@ -27,6 +27,7 @@ class Row(ctypes.Structure):
         ("rows", ctypes.c_int32),
         ("width", ctypes.c_int32),
         ("eps", ctypes.c_float),
+        ("per_width", ctypes.c_float),
         *((name, ctypes.c_int32) for name in ("x_bf16", "residual_bf16", "out_bf16", "sum_bf16")),
     )
 
@@ -54,7 +55,9 @@ def launch(
     if not rows or not width:
         return []
     arrays = (x, gate, residual, weight, shift, out, total)
-    row = Row(*map(pointer, arrays), rows, width, p["eps"], *map(is_bf16, (x, residual, out, total)))
+    row = Row(
+        *map(pointer, arrays), rows, width, p["eps"], 1 / width, *map(is_bf16, (x, residual, out, total))
+    )
     if width % 4 or not fours(*arrays) or width > 4 * MAX_THREADS * BLOCK_CHUNKS[-1]:
         function, grid, threads = f"{name}_any", rows, THREADS
     else:
@@ -75,4 +78,4 @@ def shape_of(rows: int, count: int, multiprocessors: int) -> tuple[str, int, int
         warps = min(blocks(rows, multiprocessors), WARPS)
         return f"warp_{chunks}", blocks(rows, warps), warps * WARP
     chunks = next(c for c in BLOCK_CHUNKS if c >= (1 if few else 2) and count <= c * MAX_THREADS)
-    return f"block_{chunks}", rows, blocks(count, chunks * WARP) * WARP
+    return f"block_{chunks}", rows, blocks(count, chunks * 4 * WARP) * 4 * WARP

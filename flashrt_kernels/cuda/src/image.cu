@@ -141,54 +141,56 @@ extern "C" __global__ void resize_bilinear(const uint8_t* pixels, const int* inf
         store_from_float(out, out_bf16, p.row + p.area + i, colour.y);
         store_from_float(out, out_bf16, p.row + 2 * p.area + i, colour.z);
     }
-    for (int i = 3 * p.area + threadIdx.x; i < p.padded; i += blockDim.x) store_from_float(out, out_bf16, p.row + i, 0.0f);
+    int behind = 3 * p.area + threadIdx.x;  // fewer than 8
+    if (behind < p.padded) store_from_float(out, out_bf16, p.row + behind, 0.0f);
     // late: the blocks of the next camera's image would crowd onto the multiprocessors that finish first
     release_successor();
 }
 
-constexpr int SEGMENT = 32, TILE = 1536;
+constexpr int ROWS = 4, SEGMENT = 32, TILE = 1536;
 
-// blockIdx: patch, one of its rows, SEGMENT of its columns. The block shrinks the camera's rows into one line first,
-// TILE bytes of it at a time with neighbouring threads on neighbouring bytes, then each warp one colour of that line.
-extern "C" __global__ void __launch_bounds__(4 * SEGMENT) resize_antialias(const uint8_t* pixels, const int* info,
-                                                                          void* out, int out_bf16, int height,
-                                                                          int width, int patch) {
+// blockIdx: patch, ROWS of its rows, SEGMENT of its columns; three warps per row. They shrink the camera's rows into
+// one line first, TILE bytes of it at a time with neighbouring threads on neighbouring bytes, then each of the warps
+// takes one colour of that line.
+extern "C" __global__ void __launch_bounds__(ROWS * 3 * SEGMENT) resize_antialias(
+    const uint8_t* pixels, const int* info, void* out, int out_bf16, int height, int width, int patch) {
     __shared__ Camera camera;
     __shared__ Fit placed;
-    __shared__ float line[TILE];
+    __shared__ float lines[ROWS][TILE];
     wait_for_predecessor();
     place(camera, placed, pixels, info, height, width);
     Patch p = patch_of(blockIdx.x, width, patch);
-    int colour = threadIdx.x / SEGMENT, in_patch = blockIdx.z * SEGMENT + threadIdx.x % SEGMENT;
-    int y = p.top + blockIdx.y - placed.top, x = p.left + in_patch - placed.left;
-    int leftmost = max(p.left + int(blockIdx.z) * SEGMENT - placed.left, 0);
+    int member = threadIdx.x % (3 * SEGMENT), colour = member / SEGMENT;
+    float* line = lines[threadIdx.x / (3 * SEGMENT)];
+    int row = blockIdx.y * ROWS + threadIdx.x / (3 * SEGMENT), column = blockIdx.z * SEGMENT + member % SEGMENT;
+    int y = p.top + row - placed.top, x = p.left + column - placed.left;
+    int leftmost = max(x - member % SEGMENT, 0);
     int rightmost = min(p.left + min((int(blockIdx.z) + 1) * SEGMENT, patch) - placed.left, placed.width) - 1;
-    bool mine = colour < 3 && in_patch < patch, covered = mine && x >= leftmost && x <= rightmost;
-    float level = 0.0f;
-    if (y >= 0 && y < placed.height && leftmost <= rightmost) {
+    bool mine = row < patch && column < patch, shrinks = row < patch && y >= 0 && y < placed.height;
+    bool covered = mine && shrinks && x >= leftmost && x <= rightmost;
+    float level = 0.0f, total = 0.0f;
+    if (leftmost <= rightmost) {  // the same in the whole block
         int channels = camera.format.channels;
         Triangle down(y, placed.down, camera.rows), across(x, placed.across, camera.columns);
         int first = Triangle(leftmost, placed.across, camera.columns).first * channels;
         int end = Triangle(rightmost, placed.across, camera.columns).end * channels;
-        float total = 0.0f;
         for (int start = first; start < end; start += TILE) {
-            for (int i = threadIdx.x; i < min(TILE, end - start); i += blockDim.x) line[i] = down.over(camera, start + i);
+            int count = shrinks ? min(TILE, end - start) : 0;
+            for (int i = member; i < count; i += 3 * SEGMENT) line[i] = down.over(camera, start + i);
             __syncthreads();
-            for (int column = across.first; covered && column < across.end; column++) {
-                int i = column * channels + camera.format.rgb[colour] - start;
+            for (int from = across.first; covered && from < across.end; from++) {
+                int i = from * channels + camera.format.rgb[colour] - start;
                 if (i < 0 || i >= TILE) continue;
-                float weight = across.weight(column);
+                float weight = across.weight(from);
                 total += weight;
                 level = fmaf(weight, line[i], level);
             }
             __syncthreads();
         }
-        level = rintf(level / total);  // whole levels, to even at a half: the training code went through uint8
-    } else {
-        covered = false;
     }
-    size_t at = p.row + colour * p.area + blockIdx.y * patch + in_patch;
-    if (mine) store_from_float(out, out_bf16, at, covered ? centred(level) : -1.0f);
+    // whole levels, to even at a half: the training code went through uint8
+    float value = covered ? centred(rintf(level / total)) : -1.0f;
+    if (mine) store_from_float(out, out_bf16, p.row + colour * p.area + row * patch + column, value);
     int behind = 3 * p.area + threadIdx.x;
     if (blockIdx.y == 0 && blockIdx.z == 0 && behind < p.padded) store_from_float(out, out_bf16, p.row + behind, 0.0f);
     release_successor();

@@ -21,7 +21,7 @@ struct Row {
     void* out;             // [rows, width]
     void* sum;             // [rows, width] or null: gate·x + residual
     int rows, width;
-    float eps;
+    float eps, per_width;  // 1 / width
     int x_bf16, residual_bf16, out_bf16, sum_bf16;
 };
 
@@ -29,16 +29,15 @@ constexpr int MAX_WARPS = 32;
 
 // What one warp knows of its part of the row.
 struct Part {
-    float mean, spread, count;  // RMS forms: mean is Σx², the others unused
-    float unused;
+    float mean, spread, count, unused;
 };
 
 // Mean and Σ(x − mean)² of the row from the warps' own: one barrier, and no cancellation as in Σx² − n·mean².
-__device__ __forceinline__ float2 combine(const Part* parts, int warps, float width) {
+__device__ __forceinline__ float2 combine(const Part* parts, int warps, float per_width) {
     float total = 0.0f, spread = 0.0f;
 #pragma unroll 4
     for (int w = 0; w < warps; w++) total += parts[w].mean * parts[w].count;
-    float mean = total / width;
+    float mean = total * per_width;
 #pragma unroll 4
     for (int w = 0; w < warps; w++) {
         float off = parts[w].mean - mean;
@@ -50,18 +49,15 @@ __device__ __forceinline__ float2 combine(const Part* parts, int warps, float wi
 // The lanes that share a row, and where the calling one stands among them.
 template <bool WARP> struct Lanes {
     __device__ __forceinline__ static int count() { return WARP ? 32 : blockDim.x; }
+    __device__ __forceinline__ static int index() { return WARP ? threadIdx.x & 31 : threadIdx.x; }
     __device__ __forceinline__ static int row() {
         return WARP ? blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5) : blockIdx.x;
     }
-    // First column of a chunk.
-    __device__ __forceinline__ static int column(int chunk) {
-        return (chunk * count() + (WARP ? threadIdx.x & 31 : threadIdx.x)) * 4;
-    }
 };
 
-// Mean and Σ(x − mean)² of the row by one warp: of its own part, `count` values.
-template <bool WARP, int CHUNKS>
-__device__ __forceinline__ float2 moments(const float4 (&v)[CHUNKS], int width, int count) {
+// Mean and Σ(x − mean)² of what one warp holds, `count` values. Chunk c is part of the row where c·step < rest.
+template <int CHUNKS>
+__device__ __forceinline__ float2 moments(const float4 (&v)[CHUNKS], int step, int rest, int count) {
     float sum = 0.0f, spread = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) sum += sum4(v[c]);
@@ -69,15 +65,14 @@ __device__ __forceinline__ float2 moments(const float4 (&v)[CHUNKS], int width, 
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         float4 off = v[c] + -mean;
-        spread += Lanes<WARP>::column(c) < width ? sum4(off * off) : 0.0f;
+        spread += c * step < rest ? sum4(off * off) : 0.0f;
     }
     return make_float2(mean, warp_sum(spread));
 }
 
 // (offset, factor): normalised = (x + offset)·factor. Every lane of the row calls it; v is 0 beyond the row.
 template <Form FORM, bool WARP, int CHUNKS>
-__device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], int width, float eps) {
-    __shared__ Part parts[WARP ? 1 : MAX_WARPS];
+__device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], const Row& r, int step, int rest) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
     if constexpr (FORM != LAYER) {
         float total = 0.0f;
@@ -85,67 +80,78 @@ __device__ __forceinline__ float2 statistics(const float4 (&v)[CHUNKS], int widt
         for (int c = 0; c < CHUNKS; c++) total += sum4(v[c] * v[c]);
         total = warp_sum(total);
         if constexpr (!WARP) {
-            if (lane == 0) parts[warp].mean = total;
+            __shared__ float4 squares[MAX_WARPS / 4];  // of four warps each: blocks have a multiple of four
+            if (lane == 0) reinterpret_cast<float*>(squares)[warp] = total;
             __syncthreads();
-            total = 0.0f;
-#pragma unroll 8
-            for (int w = 0; w < warps; w++) total += parts[w].mean;
+            total = sum4(squares[0]);
+#pragma unroll 1
+            for (int w = 4; w < warps; w += 4) total += sum4(squares[w / 4]);
         }
-        return make_float2(0.0f, rsqrtf(total / width + eps));
+        return make_float2(0.0f, rsqrtf(fmaf(total, r.per_width, r.eps)));
     } else if constexpr (WARP) {
-        float2 all = moments<WARP, CHUNKS>(v, width, width);
-        return make_float2(-all.x, rsqrtf(all.y / width + eps));
+        float2 all = moments<CHUNKS>(v, step, rest, r.width);
+        return make_float2(-all.x, rsqrtf(fmaf(all.y, r.per_width, r.eps)));
     } else {
+        __shared__ Part parts[MAX_WARPS];
         int count = 0;  // of the values that this warp holds
 #pragma unroll
-        for (int c = 0; c < CHUNKS; c++) count += 4 * min(max(width / 4 - int(c * blockDim.x + warp * 32), 0), 32);
-        float2 own = moments<WARP, CHUNKS>(v, width, count);
+        for (int c = 0; c < CHUNKS; c++) count += min(max(r.width - c * step - warp * 128, 0), 128);
+        float2 own = moments<CHUNKS>(v, step, rest, count);
         if (lane == 0) parts[warp] = {own.x, own.y, float(count), 0.0f};
         __syncthreads();
-        float2 all = combine(parts, warps, width);
-        return make_float2(-all.x, rsqrtf(all.y / width + eps));
+        float2 all = combine(parts, warps, r.per_width);
+        return make_float2(-all.x, rsqrtf(fmaf(all.y, r.per_width, r.eps)));
+    }
+}
+
+// gate·x + residual, also stored; `column`: of chunk 0.
+template <int CHUNKS>
+__device__ __forceinline__ void add(float4 (&v)[CHUNKS], const Row& r, size_t row, int column, int step, int rest) {
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++, column += step) {
+        if (c * step >= rest) continue;
+        if (r.gate) v[c] = v[c] * load4(r.gate + column);
+        if (r.residual) v[c] = v[c] + load4(r.residual, r.residual_bf16, row + column);
+        if (r.sum) store4(r.sum, r.sum_bf16, row + column, v[c]);
     }
 }
 
 template <Form FORM, bool WARP, typename In, typename Out, int CHUNKS>
 __device__ __forceinline__ void normalise(const Row& r) {
-    using At = Lanes<WARP>;
+    int index = Lanes<WARP>::row(), column = Lanes<WARP>::index() * 4, step = Lanes<WARP>::count() * 4;
+    int rest = r.width - column, adds = r.gate || r.residual || r.sum;
+    size_t row = size_t(index) * r.width;
+    const In* x = static_cast<const In*>(r.x) + row + column;
+    const float *weights = r.weight + column, *shifts = r.shift + column;
+    Out* out = static_cast<Out*>(r.out) + row + column;
+    if constexpr (CHUNKS == 1) {  // with more, registers are what is short
+        pin(x), pin(weights), pin(out);
+        if constexpr (FORM != RMS) pin(shifts);
+    }
     release_successor();
     wait_for_predecessor();
-    if (At::row() >= r.rows) return;
-    size_t row = size_t(At::row()) * r.width;
+    if (WARP && index >= r.rows) return;
     float4 v[CHUNKS], weight[CHUNKS], shift[CHUNKS];
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = At::column(c);
         v[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (column < r.width) v[c] = load4(static_cast<const In*>(r.x) + row + column);
+        if (c * step < rest) v[c] = load4(x + c * step);
     }
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = At::column(c);
         weight[c] = shift[c] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (column < r.width) {
-            weight[c] = load4(r.weight + column);
-            if constexpr (FORM != RMS) shift[c] = load4(r.shift + column);
+        if (c * step < rest) {
+            weight[c] = load4(weights + c * step);
+            if constexpr (FORM != RMS) shift[c] = load4(shifts + c * step);
         }
     }
+    if (adds) add<CHUNKS>(v, r, row, column, step, rest);
+    float2 by = statistics<FORM, WARP, CHUNKS>(v, r, step, rest);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        int column = At::column(c);
-        if (column < r.width) {
-            if (r.gate) v[c] = v[c] * load4(r.gate + column);
-            if (r.residual) v[c] = v[c] + load4(r.residual, r.residual_bf16, row + column);
-            if (r.sum) store4(r.sum, r.sum_bf16, row + column, v[c]);
-        }
-    }
-    float2 by = statistics<FORM, WARP, CHUNKS>(v, r.width, r.eps);
-#pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-        int column = At::column(c);
         float4 factor = FORM == LAYER ? weight[c] : weight[c] + 1.0f;
         float4 y = fma4((v[c] + by.x) * by.y, factor, shift[c]);
-        if (column < r.width) store4(static_cast<Out*>(r.out) + row + column, y);
+        if (c * step < rest) store4(out + c * step, y);
     }
 }
 
@@ -165,13 +171,13 @@ template <Form FORM> __device__ __forceinline__ void normalise_any(const Row& r)
     float mean = 0.0f, spread = 0.0f;
     if constexpr (FORM == LAYER) {
         for (int i = threadIdx.x; i < r.width; i += blockDim.x) mean += value(r, row, i);
-        mean = block_sum(mean, scratch) / r.width;
+        mean = block_sum(mean, scratch) * r.per_width;
     }
     for (int i = threadIdx.x; i < r.width; i += blockDim.x) {
         float off = value(r, row, i) - mean;
         spread = fmaf(off, off, spread);
     }
-    float factor = rsqrtf(block_sum(spread, scratch) / r.width + r.eps);
+    float factor = rsqrtf(fmaf(block_sum(spread, scratch), r.per_width, r.eps));
     for (int i = threadIdx.x; i < r.width; i += blockDim.x) {
         float x = value(r, row, i);
         float y = (x - mean) * factor * (FORM == LAYER ? r.weight[i] : 1.0f + r.weight[i]);
@@ -185,10 +191,12 @@ template <Form FORM> __device__ __forceinline__ void normalise_any(const Row& r)
 
 using namespace flashrt;
 
-// <name>_<x>_<out>_block_<chunks>: one block per row, blockDim·4·chunks ≥ width. …_warp_<chunks>: one warp per row,
-// 128·chunks ≥ width. All addresses on four values, width a multiple of 4.
+// <name>_<x>_<out>_block_<chunks>: one block per row, blockDim a multiple of 128, blockDim·4·chunks ≥ width.
+// …_warp_<chunks>: one warp per row, 128·chunks ≥ width. All addresses on four values, width a multiple of 4.
+// 32 registers of RMS let all rows of a prefix run at once.
 #define NORM(name, FORM, in, In, out, Out, chunks) \
-    extern "C" __global__ void __launch_bounds__(1024) name##_##in##_##out##_block_##chunks(Row row) { \
+    extern "C" __global__ void __launch_bounds__(1024, FORM == RMS ? 2 : 1) \
+    name##_##in##_##out##_block_##chunks(Row row) { \
         normalise<FORM, false, In, Out, chunks>(row); \
     }
 #define NORM_WARP(name, FORM, in, In, out, Out, chunks) \
@@ -198,7 +206,6 @@ using namespace flashrt;
 #define NORM_CHUNKS(name, FORM, in, In, out, Out) \
     NORM(name, FORM, in, In, out, Out, 1) \
     NORM(name, FORM, in, In, out, Out, 2) \
-    NORM(name, FORM, in, In, out, Out, 4) \
     NORM_WARP(name, FORM, in, In, out, Out, 9) \
     NORM_WARP(name, FORM, in, In, out, Out, 12)
 #define NORM_FORM(name, FORM) \

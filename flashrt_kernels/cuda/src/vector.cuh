@@ -42,4 +42,11 @@ __device__ __forceinline__ float4 fma4(float4 a, float4 b, float4 c) {
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
 
+// Keeps an address in global memory in a register from here on. What a kernel computes of its parameters before
+// wait_for_predecessor() is otherwise moved behind it by the compiler, where their first read costs a miss.
+template <typename T> __device__ __forceinline__ void pin(T*& p) {
+    asm volatile("" : "+l"(p));
+    __builtin_assume(__isGlobal(p));
+}
+
 }  // namespace flashrt
