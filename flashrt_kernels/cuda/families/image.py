@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Launch of resize_to_patches: one block per patch, or per few rows of a patch."""
+"""Launch of resize_to_patches: one block per patch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from flashrt_kernels.cuda.families.elements import THREADS, blocks, is_bf16
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
-ROWS, SEGMENT = 4, 32  # rows and columns of a patch that one block of resize_antialias computes
-
 
 @launches(image.resize_to_patches)
 def resize_to_patches(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -> list[Launch]:
@@ -20,10 +18,7 @@ def resize_to_patches(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tens
     if not out.numel():
         return []
     function = f"resize_{p['filter']}"
-    grid, threads = {
-        "bilinear": ((out.shape[0],), min(blocks(patch * patch, 32) * 32, THREADS)),
-        "antialias": ((out.shape[0], blocks(patch, ROWS), blocks(patch, SEGMENT)), ROWS * 3 * SEGMENT),
-    }[p["filter"]]
+    threads = min(blocks(patch * patch, 32) * 32, THREADS)
     arguments = (a["pixels"], a["info"], out, is_bf16(out), p["height"], p["width"], patch)
     handle = gpu.function("image", function)
-    return [Launch(handle, grid, threads, arguments, pdl=gpu.pdl, name=function)]
+    return [Launch(handle, (out.shape[0],), threads, arguments, pdl=gpu.pdl, name=function)]

@@ -1,7 +1,8 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
 // resize_to_patches (flashrt_kernels/image.py). What the camera delivered is read from `info` here, on the device: one
-// captured graph serves every image size and pixel format.
+// captured graph serves every image size and pixel format. blockIdx.x: patch; threads: its pixels, so that each colour is
+// written in whole lines.
 #include "common.cuh"
 
 namespace flashrt {
@@ -81,117 +82,76 @@ struct Triangle {
         end = min(int(centre + scale + 0.5f), count);
     }
     __device__ float weight(int j) const { return fmaxf(1.0f - fabsf((j - centre + 0.5f) * inverse), 0.0f); }
-    // Mean over the rows under the triangle, of one byte column.
-    __device__ float over(const Camera& c, int byte) const {
-        float sum = 0.0f, total = 0.0f;
-        const uint8_t* p = c.pixels + size_t(first) * c.step + byte;
-#pragma unroll 4
-        for (int j = first; j < end; j++, p += c.step) {
-            sum = fmaf(weight(j), *p, sum);
-            total += weight(j);
-        }
-        return sum / total;
-    }
 };
+
+// Every pixel under the two triangles, then whole levels, to even at a half: the training code went through uint8.
+__device__ __forceinline__ float3 antialias(const Camera& c, const Fit& f, int y, int x) {
+    Triangle down(y, f.down, c.rows), across(x, f.across, c.columns);
+    float3 sum = make_float3(0.0f, 0.0f, 0.0f);
+    float total_down = 0.0f, total_across = 0.0f;
+    for (int column = across.first; column < across.end; column++) total_across += across.weight(column);
+    for (int row = down.first; row < down.end; row++) {
+        float3 line = make_float3(0.0f, 0.0f, 0.0f);
+        for (int column = across.first; column < across.end; column++) {
+            float weight = across.weight(column);
+            float3 p = pixel(c, row, column);
+            line = make_float3(fmaf(weight, p.x, line.x), fmaf(weight, p.y, line.y), fmaf(weight, p.z, line.z));
+        }
+        float weight = down.weight(row);
+        total_down += weight;
+        sum = make_float3(fmaf(weight, line.x, sum.x), fmaf(weight, line.y, sum.y), fmaf(weight, line.z, sum.z));
+    }
+    float total = total_down * total_across;
+    return make_float3(rintf(sum.x / total), rintf(sum.y / total), rintf(sum.z / total));
+}
 
 // 0 … 255 → −1 … 1, rounded in two steps as the reference does.
 __device__ __forceinline__ float centred(float level) { return __fsub_rn(__fmul_rn(level, float(2.0 / 255)), 1.0f); }
 
-// Where the calling block's patch lies on the canvas and in `out`.
-struct Patch {
-    int top, left, area, padded;
-    size_t row;
-};
-__device__ __forceinline__ Patch patch_of(int index, int width, int patch) {
-    int across = width / patch, area = patch * patch, padded = (3 * area + 7) / 8 * 8;
-    return {index / across * patch, index % across * patch, area, padded, size_t(index) * padded};
-}
+using Sample = float3 (*)(const Camera&, const Fit&, int, int);
 
-// Reads `info`; every thread of the block calls it.
-__device__ __forceinline__ void place(Camera& camera, Fit& placed, const uint8_t* pixels, const int* info, int height,
-                                      int width) {
+template <Sample SAMPLE>
+__device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                       int width, int patch) {
+    __shared__ Camera camera;
+    __shared__ Fit placed;
+    wait_for_predecessor();
     if (threadIdx.x == 0) {
         camera = {pixels, FORMATS[min(max(info[3], 0), 4)], info[0], info[1], info[2]};
         placed = {};
         if (camera.rows) placed = fit(camera, height, width);  // a missing camera covers nothing
     }
     __syncthreads();
+    int across = width / patch, area = patch * patch, padded = (3 * area + 7) / 8 * 8;
+    int top = blockIdx.x / across * patch, left = blockIdx.x % across * patch;
+    size_t row = size_t(blockIdx.x) * padded;
+    for (int i = threadIdx.x; i < area; i += blockDim.x) {
+        float3 colour = make_float3(-1.0f, -1.0f, -1.0f);
+        int y = top + i / patch - placed.top, x = left + i % patch - placed.left;
+        if (y >= 0 && y < placed.height && x >= 0 && x < placed.width) {
+            float3 level = SAMPLE(camera, placed, y, x);
+            colour = make_float3(centred(level.x), centred(level.y), centred(level.z));
+        }
+        store_from_float(out, out_bf16, row + i, colour.x);
+        store_from_float(out, out_bf16, row + area + i, colour.y);
+        store_from_float(out, out_bf16, row + 2 * area + i, colour.z);
+    }
+    int behind = 3 * area + threadIdx.x;  // fewer than 8
+    if (behind < padded) store_from_float(out, out_bf16, row + behind, 0.0f);
+    // late: the blocks of the next camera's image would crowd onto the multiprocessors that finish first
+    release_successor();
 }
 
 }  // namespace flashrt
 
 using namespace flashrt;
 
-// blockIdx.x: patch; threads: its pixels, so that each colour is written in whole lines.
 extern "C" __global__ void resize_bilinear(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
                                            int width, int patch) {
-    __shared__ Camera camera;
-    __shared__ Fit placed;
-    wait_for_predecessor();
-    place(camera, placed, pixels, info, height, width);
-    Patch p = patch_of(blockIdx.x, width, patch);
-    for (int i = threadIdx.x; i < p.area; i += blockDim.x) {
-        float3 colour = make_float3(-1.0f, -1.0f, -1.0f);
-        int y = p.top + i / patch - placed.top, x = p.left + i % patch - placed.left;
-        if (y >= 0 && y < placed.height && x >= 0 && x < placed.width) {
-            float3 level = bilinear(camera, placed, y, x);
-            colour = make_float3(centred(level.x), centred(level.y), centred(level.z));
-        }
-        store_from_float(out, out_bf16, p.row + i, colour.x);
-        store_from_float(out, out_bf16, p.row + p.area + i, colour.y);
-        store_from_float(out, out_bf16, p.row + 2 * p.area + i, colour.z);
-    }
-    int behind = 3 * p.area + threadIdx.x;  // fewer than 8
-    if (behind < p.padded) store_from_float(out, out_bf16, p.row + behind, 0.0f);
-    // late: the blocks of the next camera's image would crowd onto the multiprocessors that finish first
-    release_successor();
+    resize<bilinear>(pixels, info, out, out_bf16, height, width, patch);
 }
 
-constexpr int ROWS = 4, SEGMENT = 32, TILE = 1536;
-
-// blockIdx: patch, ROWS of its rows, SEGMENT of its columns; three warps per row. They shrink the camera's rows into
-// one line first, TILE bytes of it at a time with neighbouring threads on neighbouring bytes, then each of the warps
-// takes one colour of that line.
-extern "C" __global__ void __launch_bounds__(ROWS * 3 * SEGMENT) resize_antialias(
-    const uint8_t* pixels, const int* info, void* out, int out_bf16, int height, int width, int patch) {
-    __shared__ Camera camera;
-    __shared__ Fit placed;
-    __shared__ float lines[ROWS][TILE];
-    wait_for_predecessor();
-    place(camera, placed, pixels, info, height, width);
-    Patch p = patch_of(blockIdx.x, width, patch);
-    int member = threadIdx.x % (3 * SEGMENT), colour = member / SEGMENT;
-    float* line = lines[threadIdx.x / (3 * SEGMENT)];
-    int row = blockIdx.y * ROWS + threadIdx.x / (3 * SEGMENT), column = blockIdx.z * SEGMENT + member % SEGMENT;
-    int y = p.top + row - placed.top, x = p.left + column - placed.left;
-    int leftmost = max(x - member % SEGMENT, 0);
-    int rightmost = min(p.left + min((int(blockIdx.z) + 1) * SEGMENT, patch) - placed.left, placed.width) - 1;
-    bool mine = row < patch && column < patch, shrinks = row < patch && y >= 0 && y < placed.height;
-    bool covered = mine && shrinks && x >= leftmost && x <= rightmost;
-    float level = 0.0f, total = 0.0f;
-    if (leftmost <= rightmost) {  // the same in the whole block
-        int channels = camera.format.channels;
-        Triangle down(y, placed.down, camera.rows), across(x, placed.across, camera.columns);
-        int first = Triangle(leftmost, placed.across, camera.columns).first * channels;
-        int end = Triangle(rightmost, placed.across, camera.columns).end * channels;
-        for (int start = first; start < end; start += TILE) {
-            int count = shrinks ? min(TILE, end - start) : 0;
-            for (int i = member; i < count; i += 3 * SEGMENT) line[i] = down.over(camera, start + i);
-            __syncthreads();
-            for (int from = across.first; covered && from < across.end; from++) {
-                int i = from * channels + camera.format.rgb[colour] - start;
-                if (i < 0 || i >= TILE) continue;
-                float weight = across.weight(from);
-                total += weight;
-                level = fmaf(weight, line[i], level);
-            }
-            __syncthreads();
-        }
-    }
-    // whole levels, to even at a half: the training code went through uint8
-    float value = covered ? centred(rintf(level / total)) : -1.0f;
-    if (mine) store_from_float(out, out_bf16, p.row + colour * p.area + row * patch + column, value);
-    int behind = 3 * p.area + threadIdx.x;
-    if (blockIdx.y == 0 && blockIdx.z == 0 && behind < p.padded) store_from_float(out, out_bf16, p.row + behind, 0.0f);
-    release_successor();
+extern "C" __global__ void resize_antialias(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                            int width, int patch) {
+    resize<antialias>(pixels, info, out, out_bf16, height, width, patch);
 }

@@ -124,7 +124,7 @@ __device__ __forceinline__ void normalise(const Row& r) {
     const In* x = static_cast<const In*>(r.x) + row + column;
     const float *weights = r.weight + column, *shifts = r.shift + column;
     Out* out = static_cast<Out*>(r.out) + row + column;
-    if constexpr (CHUNKS == 1) {  // with more, registers are what is short
+    if constexpr (CHUNKS == 1 || WARP) {  // a block with two chunks per thread has no registers to spare
         pin(x), pin(weights), pin(out);
         if constexpr (FORM != RMS) pin(shifts);
     }
