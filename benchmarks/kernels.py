@@ -36,7 +36,7 @@ from flashrt_kernels.cuda import families
 from flashrt_kernels.cuda.backend import CudaBackend
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.options import CudaOptions
-from flashrt_kernels.policy import load_policy
+from flashrt_kernels.policy import Policy, load_policy
 
 OUT = Path(__file__).resolve().parent / "results" / "kernels.json"
 CHOICES = Path(families.__file__).resolve().parent.parent / "matmul_choices.json"
@@ -128,14 +128,18 @@ def measure(
     return row
 
 
-def calls(folder: Path, case: Case) -> Counter[KernelCall]:
+def calls(policy: Policy, case: Case) -> Counter[KernelCall]:
     """The calls of the graph that a decision of this case replays."""
-    policy = load_policy(folder, device="cuda")
-    policy.bind(CAMERAS[: case.views])
-    graph = policy._graphs[min(bucket for bucket in policy._graphs if bucket >= case.prompt)]
-    found = calls_of(graph)
-    policy.close()
-    return found
+    return calls_of(policy._graphs[min(bucket for bucket in policy._graphs if bucket >= case.prompt)])
+
+
+def measure_all(
+    counted: Counter[KernelCall], options: Sequence[str], ceilings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """A row for every call. options: of `CudaOptions.matmul`, `auto` among them."""
+    gpus = {name: CudaBackend("cuda", CudaOptions(matmul=name)).gpu for name in options}  # type: ignore[arg-type]
+    limits = (ceilings["tflops"][SUSTAINED_SHAPE], ceilings["tb_s"]["read"])
+    return [measure(call, count, gpus, limits) for call, count in counted.items()]
 
 
 def show(console: Console, case: Case, rows: list[dict[str, Any]]) -> None:
@@ -202,16 +206,19 @@ def main() -> None:
     cases = [CASES[key] for key in a.cases]
     console = Console(width=150)
     found = ceilings.measure()
-    limits = (found["tflops"][SUSTAINED_SHAPE], found["tb_s"]["read"])
     options = ("auto", "own", "cublaslt") if a.table else ("auto",)
-    gpus = {name: CudaBackend("cuda", CudaOptions(matmul=name)).gpu for name in options}  # type: ignore[arg-type]
     result: dict[str, Any] = {"ceilings": found, "cases": {}}
     with tempfile.TemporaryDirectory(dir=a.workdir) as folder:
         folders = write_checkpoints(Path(folder), cases, "full")
-        counted = {case.key: calls(folders[case.key], case) for case in cases}
+        counted = {}
+        for case in cases:
+            policy = load_policy(folders[case.key], device="cuda")
+            policy.bind(CAMERAS[: case.views])
+            counted[case.key] = calls(policy, case)
+            policy.close()
     load(2.0)
     for case in cases:
-        rows = [measure(call, count, gpus, limits) for call, count in counted[case.key].items()]
+        rows = measure_all(counted[case.key], options, found)
         result["cases"][case.key] = rows
         show(console, case, rows)
         a.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

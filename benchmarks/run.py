@@ -1,8 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """A full-size Pi0.5 on one GPU: ceilings, correctness, then this engine, its ablations and its peers.
 
-Usage: python -m benchmarks.run [--quick] [--cases 3v-968-50 …] [--no-ours] [--no-peers] [--sustained 60]
-       [--workdir DIR] [--out FILE]
+Usage: python -m benchmarks.run [--quick] [--cases 3v-968-50 …] [--no-ours] [--no-peers] [--lerobot eager]
+       [--kernels] [--sustained 60] [--workdir DIR] [--out FILE]
 
 Needs a CUDA build of torch and 9 GB in --workdir; ROS is not needed. Peers take part where `lerobot` (with
 transformers) and `pi05_infer` can be imported. One JSON holds every raw sample;
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ from flashrt_kernels.cuda import manifest
 RESULT = Path(__file__).resolve().parent / "results" / "device.json"
 TESTED = "device_run.json"  # beside it: which kernel sources ran on a GPU last
 PEERS = (PlainEager, PlainGraph, TritonEngine)
-SLOW_PEERS = (LeRobotEager, LeRobotCompiled)  # for the first case only, and not with --quick
-OBSERVATIONS = 16
+SLOW_PEERS = {"no": (), "eager": (LeRobotEager,), "compiled": (LeRobotEager, LeRobotCompiled)}
+OBSERVATIONS = 12
 LOAD_S = 5.0
 
 
@@ -57,8 +57,9 @@ class Options:
     turn_s: float
     ours: bool
     peers: bool
-    slow_peers: bool
+    slow_peers: tuple[type[LeRobotEager], ...]
     sustained_s: float
+    kernels: bool = False
     size: str = "full"
 
 
@@ -71,16 +72,18 @@ class Run:
     tensors: dict[str, torch.Tensor]
     sensors: Sensors
     console: Console
-    result: dict[str, Any] = field(default_factory=dict)
+    ceilings: dict[str, Any]
 
     def case(self, case: Case) -> dict[str, Any]:
         """Build, check and time every engine of one case."""
         found = observations(self.folders[case.key], case, OBSERVATIONS)
         prompts = Prompts(self.folders[case.key])
         task = Task(case, SIZES[self.options.size].dims, self.tensors, prompts, found[0])
-        left_out: dict[str, str] = {}
+        builders = self.builders(case, task)
+        names = [peer.name for peer in (*PEERS, *SLOW_PEERS["compiled"])]
+        left_out = {name: "not asked for in this case" for name in names if name not in builders}
         fp32 = gate.Fp32(task)
-        with engines_of(self.builders(case, task), left_out, self.console) as engines:
+        with engines_of(builders, left_out, self.console) as engines:
             checks = self.check(engines, fp32, found, left_out)
             mine = [engine for engine in engines if isinstance(engine, Ours) and engine.name == OURS.name]
             if mine and case.prompt < prompts.config.tokenizer_max_length:
@@ -90,6 +93,7 @@ class Run:
             load(LOAD_S)
             samples = interleaved(engines, found, self.options.rounds, self.options.turn_s, self.sensors)
             steady = self.steady(mine, found)
+            kernels = self.kernels(mine, case)
             return {
                 "words": case.words,
                 "prefix": case.prefix(task.dims.vision.patches),
@@ -107,7 +111,18 @@ class Run:
                 "gate": checks,
                 "sensors": samples.sensors,
                 "sustained": steady,
+                "kernels": kernels,
             }
+
+    def kernels(self, mine: list[Ours], case: Case) -> list[dict[str, Any]]:
+        """Every kernel of our graph alone, where that was asked for."""
+        if not self.options.kernels or not mine:
+            return []
+        from benchmarks import kernels
+
+        rows = kernels.measure_all(kernels.calls(mine[0].policy, case), ("auto",), self.ceilings)
+        kernels.show(self.console, case, rows)
+        return rows
 
     def builders(self, case: Case, task: Task) -> dict[str, Callable[[], Engine]]:
         """Engine name → how to make it."""
@@ -116,7 +131,7 @@ class Run:
         for variant in ((OURS, *ABLATIONS) if first else (OURS, ABLATIONS[0])) if self.options.ours else ():
             found[variant.name] = self.ours(case, task.example, variant)
         peers = PEERS if self.options.peers else ()
-        for peer in (*peers, *(SLOW_PEERS if first and self.options.slow_peers else ())):
+        for peer in (*peers, *(self.options.slow_peers if first else ())):
             found[peer.name] = lambda peer=peer: peer(task)  # type: ignore[misc]
         return found
 
@@ -202,7 +217,7 @@ def measure(options: Options, workdir: Path | None, out: Path, console: Console)
         }
         console.print(f"ceilings ({time.monotonic() - start:.1f} s): {result['ceilings']}")
         tensors = device_tensors(folders[options.cases[0].key], "cuda")
-        run = Run(options, folders, tensors, sensors, console, result)
+        run = Run(options, folders, tensors, sensors, console, result["ceilings"])
         for case in options.cases:
             result["cases"][case.key] = run.case(case)
             write(out, result)
@@ -231,6 +246,8 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--no-ours", action="store_true", help="peers and ceilings only")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--lerobot", choices=SLOW_PEERS, help="default: compiled, with --quick no")
+    parser.add_argument("--kernels", action="store_true", help="also every kernel alone")
     parser.add_argument("--sustained", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument(
         "--workdir", type=Path, help="where the checkpoint is written; default: the temporary folder"
@@ -249,7 +266,8 @@ def main() -> None:
         turn_s=0.25 if a.quick else 0.6,
         ours=not a.no_ours,
         peers=not a.no_peers,
-        slow_peers=not (a.quick or a.no_peers),
+        slow_peers=SLOW_PEERS[a.lerobot or ("no" if a.quick or a.no_peers else "compiled")],
+        kernels=a.kernels,
         sustained_s=a.sustained,
     )
     measure(options, a.workdir, a.out, Console(width=130))

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Correctness before speed: every engine's numbers against an independent fp32 forward of the same file.
+"""Correctness before speed: every engine's numbers against an independent fp32 forward of the same weights.
 
 Our engine must keep each layer's keys and values and each step's velocity within 1 %, and must not be blind:
 another instruction, swapped cameras and another state must each move the actions by more than three times its
@@ -47,9 +47,16 @@ class Fp32:
             config.min_period,
             config.max_period,
         )
+        self._last: tuple[Observation, Reference] | None = None
+
+    def forward(self, observation: Observation) -> Reference:
+        """Of the last observation it is remembered: every engine is compared with it."""
+        if self._last is None or self._last[0] is not observation:
+            self._last = observation, self._forward(observation)
+        return self._last[1]
 
     @torch.inference_mode()
-    def forward(self, observation: Observation) -> Reference:
+    def _forward(self, observation: Observation) -> Reference:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         task, model = self.task, self.model
         cache = model.prefix(model.embed(task.images(observation), task.ids(observation)))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
@@ -16,6 +16,7 @@ from safetensors.torch import save
 
 from benchmarks.device.cases import ACTION_WIDTH, Case
 from flashrt_kernels.checkpoint.config import CONFIG_FILE, read_config
+from flashrt_kernels.checkpoint.layout import PROJECTOR
 from flashrt_kernels.checkpoint.lerobot import FORMATS, WEIGHTS_FILE
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE, read_processors
 from flashrt_kernels.checkpoint.recipe import (
@@ -67,16 +68,30 @@ def write_settings(path: Path, recipe: Recipe) -> None:
         (path / name).write_text(dumps(document(recipe, stored.name)), encoding="utf-8")
 
 
-def device_tensors(folder: Path, device: str) -> dict[str, torch.Tensor]:
-    """All weights by canonical key, on `device`, in the dtype of the file."""
+def device_tensors(folder: Path, device: str, bf16_values: bool = True) -> dict[str, torch.Tensor]:
+    """All weights by canonical key, on `device`, in the dtype of the file.
+
+    bf16_values: round matmul weights to what bf16 holds. The file has SigLIP in fp32, and every bf16 engine
+    rounds it once while loading: a choice of storage. The gate asks whether the arithmetic after that is
+    right, so its fp32 reference uses the same values.
+    """
     form = FORMATS["pi05"]
     tensors = {}
     with safe_open(folder / WEIGHTS_FILE, framework="pt", device=device) as file:
         for key in file.keys():  # noqa: SIM118
             name = form.canonical(key)
             if name is not None:
-                tensors[name] = file.get_tensor(key)
+                tensor = file.get_tensor(key)
+                tensors[name] = (
+                    tensor.bfloat16().to(tensor.dtype) if bf16_values and is_matmul_weight(name) else tensor
+                )
     return tensors
+
+
+def is_matmul_weight(name: str) -> bool:
+    """What a bf16 policy stores in bf16. The time MLP and its modulations are folded in fp32 instead."""
+    matrix = name.endswith(("_proj.weight", "fc1.weight", "fc2.weight", "patch_embedding.weight"))
+    return matrix or name == PROJECTOR + "weight"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,17 +125,26 @@ class Prompts:
         """(instruction, state, ids), the prompt `tokens` long."""
         for _ in range(1000):
             state = rng.uniform(-STATE_RANGE, STATE_RANGE, self.config.state_dim).astype(np.float32)
-            words: list[str] = []
-            while len(self.ids(" ".join(words), state)) < tokens:
-                words.append(str(rng.choice(TEXT.split())))
-            words = words[:-1]
-            while len(self.ids(" ".join(words), state)) < tokens:
-                words.append(str(rng.choice(LETTERS)))
-            instruction = " ".join(words)
+            words = self.fill([], state, tokens, TEXT.split(), rng)[:-1]  # one word less than too long
+            instruction = " ".join(self.fill(words, state, tokens, LETTERS, rng))
             ids = self.ids(instruction, state)
             if len(ids) == tokens:
                 return instruction, state, ids
         raise ValueError(f"no prompt of {tokens} tokens with {self.config.state_dim} joints was found")
+
+    def fill(
+        self,
+        words: list[str],
+        state: np.ndarray,
+        tokens: int,
+        vocabulary: Sequence[str],
+        rng: np.random.Generator,
+    ) -> list[str]:
+        """`words` and more of `vocabulary`, until the prompt has at least `tokens`."""
+        found = list(words)
+        while (missing := tokens - len(self.ids(" ".join(found), state))) > 0:
+            found += [str(word) for word in rng.choice(vocabulary, max(1, missing // 6))]
+        return found
 
 
 def observations(folder: Path, case: Case, count: int, seed: int = 0) -> list[Observation]:

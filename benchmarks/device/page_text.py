@@ -41,7 +41,7 @@ PEERS = """\
 """
 
 PEERS_AFTER = """\
-*error*: ‖actions − actions of an fp32 forward of the same file‖ / ‖…‖, normalised, one observation. The
+*error*: ‖actions − actions of an fp32 forward of the same weights‖ / ‖…‖, normalised, one observation. The
 cases with 20 prompt tokens run in this engine's bucket of 32: 12 tokens of padding more than the peers, which
 were built for exactly 20. The Triton engine counts the positions of the actions from one lower than LeRobot
 does, which is part of its error.
@@ -56,7 +56,8 @@ GATE = f"""\
 
 Before anything was timed: the worst relative error of any layer's keys and values, of any step's velocity
 (limit {100 * LIMIT:g} %) and of the actions, against plain PyTorch in fp32; and how far another instruction,
-swapped cameras or another state move the actions (at least {MARGIN:g} × their error).
+swapped cameras or another state move the actions (at least {MARGIN:g} × their error). The fp32 forward uses
+the matmul weights as every bf16 engine stores them, rounded once: the file holds SigLIP's in fp32.
 """
 
 SUSTAINED = "## Sustained\n"
