@@ -43,7 +43,11 @@ from flashrt_kernels.cuda import manifest
 RESULT = Path(__file__).resolve().parent / "results" / "device.json"
 TESTED = "device_run.json"  # beside it: which kernel sources ran on a GPU last
 PEERS = (PlainEager, PlainGraph, TritonEngine)
-SLOW_PEERS = {"no": (), "eager": (LeRobotEager,), "compiled": (LeRobotEager, LeRobotCompiled)}
+SLOW_PEERS: dict[str, tuple[type[LeRobotEager], ...]] = {
+    "no": (),
+    "eager": (LeRobotEager,),
+    "compiled": (LeRobotEager, LeRobotCompiled),
+}
 OBSERVATIONS = 12
 LOAD_S = 5.0
 
@@ -80,7 +84,7 @@ class Run:
         prompts = Prompts(self.folders[case.key])
         task = Task(case, SIZES[self.options.size].dims, self.tensors, prompts, found[0])
         builders = self.builders(case, task)
-        names = [peer.name for peer in (*PEERS, *SLOW_PEERS["compiled"])]
+        names = [peer.name for peer in PEERS] + [peer.name for peer in SLOW_PEERS["compiled"]]
         left_out = {name: "not asked for in this case" for name in names if name not in builders}
         fp32 = gate.Fp32(task)
         with engines_of(builders, left_out, self.console) as engines:
