@@ -64,6 +64,27 @@ def machine(result: Json) -> list[str]:
         f"{libraries}; {result['date']}.",
         "",
         page_text.TURNS.format(**settings),
+        *clocks(result),
+    ]
+
+
+def clocks(result: Json) -> list[str]:
+    """What the GPU ran at, read after every turn."""
+    seen = [reading for case in result["cases"].values() for reading in case["sensors"] if len(reading) > 1]
+    if not seen:
+        return []
+    ranges = {
+        unit: (min(reading[unit] for reading in seen), max(reading[unit] for reading in seen))
+        for unit in ("sm_mhz", "celsius", "watts")
+    }
+    words = {
+        "sm_mhz": "SM clock {:.0f} to {:.0f} MHz",
+        "celsius": "{:.0f} to {:.0f} °C",
+        "watts": "{:.0f} to {:.0f} W",
+    }
+    return [
+        "After each turn: " + ", ".join(words[unit].format(*ends) for unit, ends in ranges.items()) + ".",
+        "",
     ]
 
 
@@ -170,6 +191,23 @@ def ceilings(result: Json) -> list[str]:
     return table(("what", "measured"), rows)
 
 
+def kernels(result: Json) -> list[str]:
+    """Every kernel of our graph alone, the largest share first."""
+    lines = []
+    for case in result["cases"].values():
+        rows = []
+        for row in sorted(case["kernels"], key=lambda row: -row["us"] * row["count"]):
+            whole = f"{row['us'] * row['count'] / 1e3:.2f}"
+            rates = [f"{row['tflops']:.0f}", f"{row['tb_s']:.2f}", f"{row['of_ceiling']:.0%}"]
+            torch_us = f"{row['torch_us']:.1f}" if "torch_us" in row else "–"
+            name = f"{row['section']}: {row['kernel']} {row['size']}"
+            rows.append([name, str(row["count"]), f"{row['us']:.2f}", whole, *rates, torch_us])
+        if rows:
+            header = ("kernel", "launches", "µs", "ms in all", "TFLOP/s", "TB/s", "of ceiling", "PyTorch µs")
+            lines += [f"**{case['words']}**", "", *table(header, rows)]
+    return [page_text.KERNELS, *lines] if lines else []
+
+
 def correctness(result: Json) -> list[str]:
     rows = []
     for case in result["cases"].values():
@@ -216,6 +254,7 @@ def page(result: Json) -> str:
         *definitions(result),
         page_text.ABLATIONS,
         *ablations(result),
+        *kernels(result),
         page_text.GATE,
         *correctness(result),
         page_text.SUSTAINED,

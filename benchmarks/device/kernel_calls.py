@@ -14,6 +14,7 @@ import torch
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.kernel import Kernel, short
 
+VGA = [480, 640, 1920, 0]  # rows, columns, bytes per row, rgb8
 Layout = tuple[tuple[int, ...], torch.dtype]  # shape, dtype
 
 
@@ -72,10 +73,12 @@ class KernelCall:
 
     @property
     def bytes(self) -> int:
-        """Every array once. Of an embedding table only the rows that are looked up."""
+        """Every array once. Of an embedding table the rows that are looked up, of pixels those of the image."""
         sizes = {name: prod(shape) * dtype.itemsize for name, shape, dtype in self.arrays()}
         if self.kernel.name == "embedding":
             sizes["table"] = sizes["out"]
+        if self.kernel.name == "resize_to_patches":
+            sizes["pixels"] = VGA[0] * VGA[2]
         return sum(sizes.values())
 
     def arrays(self) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
@@ -99,7 +102,7 @@ def calls_of(graph: StaticGraph) -> Counter[KernelCall]:
 SPECIAL: Mapping[str, Callable[[tuple[int, ...], str], torch.Tensor]] = {
     "ids": lambda shape, device: torch.randint(0, 512, shape, dtype=torch.int32, device=device),
     "positions": lambda shape, device: torch.arange(shape[0], dtype=torch.int32, device=device),
-    "info": lambda shape, device: torch.tensor([480, 640, 1920, 0], dtype=torch.int32, device=device),
+    "info": lambda shape, device: torch.tensor(VGA, dtype=torch.int32, device=device),
     "span": lambda shape, device: torch.ones(shape, device=device),
 }
 
