@@ -29,6 +29,7 @@ Kind = Literal[
     "layer_norm",
     "attention_rms_norm",
     "attention_layer_norm",
+    "mlp_rms_norm",
 ]
 
 
@@ -90,7 +91,7 @@ def gemma_tensors(prefix: str, dims: GemmaDims, adaptive: bool) -> Iterator[Tens
     for i in range(dims.depth):
         layer = f"layers.{i}."
         yield from norm(layer + "input_layernorm", "attention_rms_norm")
-        yield from norm(layer + "post_attention_layernorm")
+        yield from norm(layer + "post_attention_layernorm", "mlp_rms_norm")
         for name, out, inputs in (
             ("self_attn.q_proj", queries, width),
             ("self_attn.k_proj", keys, width),

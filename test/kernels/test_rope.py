@@ -68,7 +68,7 @@ def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype,
 
 
 def stored_rows(heads: int, head_dim: int) -> list[int]:
-    """Rows of rotated heads as the fused kernel wants them: 8 of the first half, their partners, and so on."""
+    """Rows of rotated heads as the fused kernel wants them: 8 of the first half, their partners, and on."""
     within = [
         start + j for i in range(0, head_dim // 2, 8) for start in (i, head_dim // 2 + i) for j in range(8)
     ]

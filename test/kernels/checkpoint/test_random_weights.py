@@ -60,7 +60,8 @@ def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> No
         ("rms_norm", (30_000,), 0.0, 0.1),
         ("layer_norm", (30_000,), 1.0, 0.1),
         ("attention_rms_norm", (30_000,), 0.3, 0.1),
-        ("attention_layer_norm", (30_000,), 1.3, 0.1),
+        ("attention_layer_norm", (30_000,), 0.7, 0.1),
+        ("mlp_rms_norm", (30_000,), -0.5, 0.1),
     ],
 )
 def test_scale_follows_the_kind(kind: Kind, shape: tuple[int, ...], mean: float, deviation: float) -> None:
