@@ -141,7 +141,7 @@ def test_rope_qkv(
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
-@pytest.mark.parametrize("tile", range(6))
+@pytest.mark.parametrize("tile", range(7))
 @pytest.mark.parametrize("size", [(1, 8, 8), (50, 97, 1000), (131, 257, 264)], ids=str)
 def test_every_tile_of_the_portable_kernel(
     monkeypatch: pytest.MonkeyPatch, tile: int, parts: int, size: tuple[int, int, int]
