@@ -73,7 +73,7 @@ class KernelCall:
 
     @property
     def bytes(self) -> int:
-        """Every array once. Of an embedding table the rows that are looked up, of pixels those of the image."""
+        """Every array once; of an embedding table and of pixels only what is read."""
         sizes = {name: prod(shape) * dtype.itemsize for name, shape, dtype in self.arrays()}
         if self.kernel.name == "embedding":
             sizes["table"] = sizes["out"]

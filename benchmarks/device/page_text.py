@@ -55,8 +55,8 @@ KERNELS = """\
 ## Where the time goes
 
 Every kernel of one decision alone, in a graph of dependent launches over arrays that take turns and do not
-fit into the cache together; in a decision, activations are still there from the kernel before. *of ceiling*: the
-longer of arithmetic and traffic at this run's ceilings, divided by the time. *PyTorch*: `torch.mm` or
+fit into the cache together; in a decision, activations are still there from the kernel before. *of ceiling*:
+the longer of arithmetic and traffic at this run's ceilings, divided by the time. *PyTorch*: `torch.mm` or
 `scaled_dot_product_attention` at the same size, without what is fused here.
 """
 
