@@ -8,6 +8,7 @@ blocks.
 
 from __future__ import annotations
 
+import ctypes
 import math
 
 import torch
@@ -21,17 +22,18 @@ FAMILY = "attention_hopper"
 HEAD_DIM = 256  # of `wide` and `narrow`
 COLUMN_BLOCK = 64  # columns of one swizzled row of 128 bytes
 COLUMN_BLOCKS = HEAD_DIM // COLUMN_BLOCK
-MAX_KEYS = 8192  # wide::MAX_KEYS
+MAX_KEYS = 4096  # wide::MAX_KEYS
 
 WIDE_ROWS, WIDE_OUT_ROWS, WIDE_KEYS, WIDE_SLOTS, WIDE_THREADS = 128, 64, 64, 5, 384
 WIDE_SHARED = (
     (WIDE_ROWS + WIDE_SLOTS * WIDE_KEYS) * HEAD_DIM * 2  # queries, ring of keys and values
     + (2 + 2 * WIDE_SLOTS) * 8  # barriers
     + MAX_KEYS // 8  # visible keys
-    + WIDE_OUT_ROWS * 8  # statistics of the other block
+    + WIDE_ROWS * 8  # statistics of the other block
 )
-NARROW_ROWS, NARROW_THREADS, NARROW_CLUSTER = 64, 256, 8
-NARROW_KEYS = (32, 48, 64, 80, 96, 128)  # of one thread block: the kernels there are
+NARROW_ROWS, NARROW_THREADS, NARROW_CLUSTER = 32, 256, 8
+# Keys of one thread block, by blocks of a cluster: the kernels there are.
+NARROW_KEYS = {8: (32, 64, 80, 96, 128), 16: (32, 48, 64)}
 
 SELF_HEAD_DIMS = (64, 72, 128)  # the kernels there are
 SELF_KEYS, SELF_BLOCKS = 128, 2
@@ -101,7 +103,7 @@ def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
             rows_map(a["q"], p, WIDE_ROWS, COLUMN_BLOCKS),
             keys_map(a["k"], WIDE_KEYS, COLUMN_BLOCKS),
             keys_map(a["v"], WIDE_KEYS, COLUMN_BLOCKS),
-            rows_map(a["out"], p, WIDE_OUT_ROWS, COLUMN_BLOCKS),
+            rows_map(a["out"], p, WIDE_OUT_ROWS, COLUMN_BLOCKS // 2),
             a["key_valid"],
             a["k"].shape[0],
             group,
@@ -114,28 +116,27 @@ def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
     )
 
 
-def narrow_shared(keys: int) -> int:
+def narrow_shared(keys: int, cluster: int) -> int:
     """Bytes of shared memory of `narrow` with this number of keys per block."""
-    row = HEAD_DIM * 2
-    received = 16 * 4096
-    statistics = 16 * 2 * NARROW_ROWS * 8 + 2 * NARROW_ROWS * 4
-    return (
-        (NARROW_ROWS + keys) * row + max(keys * row, received) + NARROW_ROWS * keys * 2 + statistics + 7 * 8
-    )
+    tiles = (NARROW_ROWS + 2 * keys) * HEAD_DIM * 2
+    weights = NARROW_ROWS * keys * 2
+    received = NARROW_ROWS * HEAD_DIM * 4 + cluster * 8 * 16
+    return tiles + weights + received + 2 * NARROW_ROWS * 4 + 7 * 8
 
 
-def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
-    """Few queries: a cluster takes 64 rows and divides the keys."""
+def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, cluster: int = NARROW_CLUSTER) -> Launch:
+    """Few queries: a cluster takes 32 rows and divides the keys."""
     (queries, _), keys, group = a["q"].shape, a["k"].shape[0], p["heads"] // p["kv_heads"]
     tiles = -(-queries * group // NARROW_ROWS)
-    share = next((n for n in NARROW_KEYS if n * NARROW_CLUSTER >= keys), NARROW_KEYS[-1])
-    name, shared = f"attention_narrow_{share}", narrow_shared(share)
+    shares = NARROW_KEYS[cluster]
+    share = next((n for n in shares if n * cluster >= keys), shares[-1])
+    name, shared = f"attention_narrow_{share}_{cluster}", narrow_shared(share, cluster)
     return Launch(
         gpu.function(FAMILY, name, shared=shared),
-        (tiles * NARROW_CLUSTER, p["kv_heads"]),
+        (tiles * cluster, p["kv_heads"]),
         NARROW_THREADS,
         [
-            rows_map(a["q"], p, NARROW_ROWS, 1),
+            rows_map(a["q"], p, NARROW_ROWS, COLUMN_BLOCKS),
             keys_map(a["k"], share, 1),
             keys_map(a["v"], share, 1),
             a["out"],
@@ -143,11 +144,10 @@ def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
             queries,
             keys,
             group,
-            NARROW_CLUSTER,
             exponent_scale(HEAD_DIM),
         ],
         shared=shared,
-        cluster=NARROW_CLUSTER,
+        cluster=cluster,
         pdl=gpu.pdl,
         name=name,
     )
@@ -158,11 +158,26 @@ def fits_self_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters)
     return all(dtypes[name] == torch.bfloat16 for name in ("qkv", "out")) and p["head_dim"] in SELF_HEAD_DIMS
 
 
+class SelfMaps(ctypes.Structure):
+    """self::Maps."""
+
+    _fields_ = tuple((name, TensorMap) for name in ("q", "q_tail", "kv", "kv_tail", "out", "out_tail"))
+
+
+def head_map(x: torch.Tensor, sequences: int, rows: int, columns: int) -> TensorMap:
+    """Map of qkv or out [sequences · length, width] that brings [rows, columns] of one sequence.
+
+    64 columns arrive swizzled, a tail of 8 not. Rows after the end of a sequence read as zero.
+    """
+    length, width = x.shape[0] // sequences, x.shape[1]
+    strides = (width * 2, length * width * 2)
+    return tensor_map(x, (width, length, sequences), strides, (columns, rows, 1), 128 if columns == 64 else 0)
+
+
 def self_shared(head_dim: int, warpgroups: int) -> int:
-    """Bytes of shared memory of `self`: planes of 8 columns, each 16 bytes longer than its rows."""
-    planes = head_dim // 8
-    q = -(-planes // 2) * 2 * (64 * warpgroups + 1) * 16
-    return q + 2 * SELF_BLOCKS * planes * (SELF_KEYS + 1) * 16
+    """Bytes of shared memory of `self`: queries, two blocks of keys and of values, zeros for a tail."""
+    zeros = 64 * warpgroups * 16 if head_dim % COLUMN_BLOCK else 0
+    return (64 * warpgroups + 2 * SELF_BLOCKS * SELF_KEYS) * head_dim * 2 + zeros + 2 * SELF_BLOCKS * 8
 
 
 def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
@@ -172,12 +187,16 @@ def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
     # One warpgroup to a thread block reads the keys more often, but spreads over more multiprocessors.
     warpgroups = 1 if -(-length // 64) * heads * sequences <= gpu.multiprocessors else 2
     name, shared = f"attention_self_{head_dim}_{warpgroups}", self_shared(head_dim, warpgroups)
+    boxes = (("qkv", 64 * warpgroups), ("qkv", SELF_KEYS), ("out", 64))
+    maps = SelfMaps(
+        *(head_map(a[x], sequences, rows, columns) for x, rows in boxes for columns in (COLUMN_BLOCK, 8))
+    )
     return [
         Launch(
             gpu.function(FAMILY, name, shared=shared),
             (-(-length // (64 * warpgroups)), heads, sequences),
             128 * warpgroups,
-            [a["qkv"], a["out"], length, exponent_scale(head_dim)],
+            [maps, length, exponent_scale(head_dim)],
             shared=shared,
             pdl=gpu.pdl,
             name=name,

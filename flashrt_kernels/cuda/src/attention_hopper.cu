@@ -15,26 +15,29 @@ extern "C" __global__ void __launch_bounds__(wide::THREADS, 1)
     wide::run(&q, &k, &v, &out, key_valid, keys, group, scale);
 }
 
-// KEYS: of one block, of which a cluster takes as many at a time as it has thread blocks.
-#define ATTENTION_NARROW(KEYS)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(narrow::THREADS, 1)                                                  \
-        attention_narrow_##KEYS(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,         \
-                                const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid,           \
-                                int queries, int keys, int group, int cluster, float scale) {                         \
-        int rank = cluster_rank();                                                                                    \
-        narrow::run<KEYS>({&q, &k, &v, key_valid, out, queries, keys, group, cluster, rank, scale});                  \
+// KEYS: of one thread block; a cluster takes CLUSTER times as many at a time.
+#define ATTENTION_NARROW(KEYS, CLUSTER)                                                                      \
+    extern "C" __global__ void __launch_bounds__(narrow::THREADS, 1) attention_narrow_##KEYS##_##CLUSTER(    \
+        const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                        \
+        const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid, int queries, int keys,   \
+        int group, float scale) {                                                                            \
+        int tile = blockIdx.x / CLUSTER, rank = cluster_rank();                                              \
+        narrow::run<KEYS, CLUSTER>({&q, &k, &v, key_valid, out, queries, keys, group, tile, rank, scale});   \
     }
-ATTENTION_NARROW(32)
-ATTENTION_NARROW(48)
-ATTENTION_NARROW(64)
-ATTENTION_NARROW(80)
-ATTENTION_NARROW(96)
-ATTENTION_NARROW(128)
+ATTENTION_NARROW(32, 8)
+ATTENTION_NARROW(64, 8)
+ATTENTION_NARROW(80, 8)
+ATTENTION_NARROW(96, 8)
+ATTENTION_NARROW(128, 8)
+ATTENTION_NARROW(32, 16)
+ATTENTION_NARROW(48, 16)
+ATTENTION_NARROW(64, 16)
 
-#define ATTENTION_SELF(HEAD_DIM, WARPGROUPS)                                                                          \
-    extern "C" __global__ void __launch_bounds__(128 * WARPGROUPS, 1)                                                 \
-        attention_self_##HEAD_DIM##_##WARPGROUPS(const bf16* qkv, bf16* out, int length, float scale) {               \
-        self::run<HEAD_DIM, WARPGROUPS>(qkv, out, length, scale);                                                     \
+#define ATTENTION_SELF(HEAD_DIM, WARPGROUPS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(128 * WARPGROUPS, 1)                                        \
+        attention_self_##HEAD_DIM##_##WARPGROUPS(const __grid_constant__ self::Maps maps, int length,        \
+                                                 float scale) {                                              \
+        self::run<HEAD_DIM, WARPGROUPS>(maps, length, scale);                                                \
     }
 ATTENTION_SELF(64, 1)
 ATTENTION_SELF(64, 2)

@@ -1,13 +1,12 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// Unmasked attention of a fused projection to itself, heads of any multiple of 8 up to 128 (72 in SigLIP). A thread
-// block takes 64 queries per warpgroup of one head of one sequence, and the keys 256 at a time (all of them in SigLIP),
-// as two blocks of 128: the scores of the second are computed during the softmax of the first.
+// Unmasked attention of a fused projection to itself, heads of a multiple of 64, or of 8 more (72 in SigLIP). A
+// thread block takes 64 queries per warpgroup of one head of one sequence, and the keys 256 at a time (all of
+// them in SigLIP), as two blocks of 128: the scores of the second are computed during the softmax of the first.
 //
-// Shared memory holds planes of 8 columns × rows (16 bytes a row): wgmma's layout without swizzle, for queries, keys and
-// values alike, and no padding to 64 or 128 columns. A plane is 16 bytes longer than its rows, so that neighbouring
-// chunks of one row lie in different banks. Where the number of planes is odd the last step of 16 columns meets a plane
-// of zeros in q, and in k the same plane twice.
+// A head of 72 is not padded to 128: columns 0 … 63 lie in swizzled rows of 128 bytes, the last 8, the tail, in a
+// plane of 16 bytes a row without swizzle. A step of wgmma is 16 columns wide: for those of the tail that don't
+// exist q has a plane of zeros, and k its tail once more (finite, and multiplied by zero).
 #pragma once
 
 #include "attention_hopper_shared.cuh"
@@ -15,70 +14,83 @@
 namespace flashrt {
 namespace self {
 
-constexpr int KEYS = 128, BLOCKS = 2, PLANE = KEYS * 16 + 16;
+constexpr int KEYS = 128, BLOCKS = 2;
 
 template <int HEAD_DIM, int WARPGROUPS> struct Shared {
-    static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM <= 128);
-    static constexpr int CHUNKS = HEAD_DIM / 8, STEPS = (CHUNKS + 1) / 2;
-    static constexpr int ROWS = 64 * WARPGROUPS, Q_PLANE = ROWS * 16 + 16, THREADS = 128 * WARPGROUPS;
-    uint8_t q[2 * STEPS][Q_PLANE];
-    uint8_t k[BLOCKS][CHUNKS][PLANE];
-    uint8_t v[BLOCKS][CHUNKS][PLANE];
+    static constexpr int MAIN = HEAD_DIM / 64, TAIL = HEAD_DIM % 64 / 8, ROWS = 64 * WARPGROUPS;
+    static_assert(MAIN > 0 && TAIL <= 1 && HEAD_DIM == 64 * MAIN + 8 * TAIL);
+    uint8_t q[MAIN][ROWS * 128];  // at the end: the output
+    uint8_t k[BLOCKS][MAIN][KEYS * 128];
+    uint8_t v[BLOCKS][MAIN][KEYS * 128];
+    uint8_t q_tail[2 * TAIL][ROWS * 16];  // tail and zeros
+    uint8_t k_tail[BLOCKS][TAIL * KEYS * 16];
+    uint8_t v_tail[BLOCKS][TAIL * KEYS * 16];
+    uint64_t k_full[BLOCKS], v_full[BLOCKS];
 };
 
-// 16 bytes, or zeros; part of the group that commit_copies() closes.
-__device__ __forceinline__ void copy_16(uint32_t to, const void* from, bool exists) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All but the newest `pending` groups have arrived and wgmma may read them; for the whole thread block.
-template <int pending> __device__ __forceinline__ void wait_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-    fence_async();
-    __syncthreads();
-}
+// Of qkv [sequences, length, 3·heads·HEAD_DIM] and out [sequences, length, heads·HEAD_DIM], innermost dimension
+// first; boxes of 64 columns (`tail`: 8, not swizzled) and the rows of a thread block, KEYS or 64 rows.
+struct Maps {
+    CUtensorMap q, q_tail, kv, kv_tail, out, out_tail;
+};
 
-// Rows of CHUNKS·8 columns into planes; rows from `exist` on become zeros.
-template <int ROWS, int CHUNKS, int THREADS>
-__device__ __forceinline__ void load(uint8_t* planes, const bf16* from, size_t pitch, int exist) {
-    uint32_t to = shared_address(planes);
-#pragma unroll
-    for (int base = 0; base < ROWS * CHUNKS; base += THREADS) {
-        int i = base + threadIdx.x, row = i / CHUNKS, chunk = i % CHUNKS;
-        if (ROWS * CHUNKS % THREADS && i >= ROWS * CHUNKS) break;
-        bool exists = row < exist;
-        copy_16(to + chunk * (ROWS * 16 + 16) + row * 16, from + (exists ? row : 0) * pitch + chunk * 8, exists);
-    }
-    commit_copies();
+// Rows first … of one head of one sequence; `column`: its first one in qkv.
+template <int MAIN, int TAIL>
+__device__ __forceinline__ void load(uint8_t* main, int main_bytes, uint8_t* tail, const CUtensorMap* map,
+                                     const CUtensorMap* tail_map, uint64_t* barrier, int column, int first) {
+    for (int m = 0; m < MAIN; ++m) copy_3d(main + m * main_bytes, map, barrier, column + 64 * m, first, blockIdx.z);
+    if (TAIL) copy_3d(tail, tail_map, barrier, column + 64 * MAIN, first, blockIdx.z);
 }
 
 template <typename Memory>
 __device__ __forceinline__ void scores(const Memory& sm, int warpgroup, int block, float (&s)[KEYS / 2]) {
-    uint32_t q = shared_address(sm.q) + warpgroup * 64 * 16, k = shared_address(sm.k[block]);
     wgmma_hold(s);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < Memory::STEPS; ++i)
-        Wgmma<KEYS>::ss(s, descriptor(q + 2 * i * Memory::Q_PLANE, Memory::Q_PLANE, 128, NO_SWIZZLE),
-                        descriptor(k + 2 * i * PLANE, 2 * i + 1 < Memory::CHUNKS ? PLANE : 0, 128, NO_SWIZZLE), i > 0);
+    for (int m = 0; m < Memory::MAIN; ++m) {
+        uint64_t q = descriptor_k_major(sm.q[m] + warpgroup * 64 * 128), k = descriptor_k_major(sm.k[block][m]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) Wgmma<KEYS>::ss(s, q + 2 * i, k + 2 * i, m + i > 0);
+    }
+    if (Memory::TAIL)
+        Wgmma<KEYS>::ss(
+            s, descriptor(shared_address(sm.q_tail) + warpgroup * 64 * 16, Memory::ROWS * 16, 128, NO_SWIZZLE),
+            descriptor(shared_address(sm.k_tail[block]), 0, 128, NO_SWIZZLE), 1);
     wgmma_commit();
 }
-template <typename Memory, int HALF>
+
+template <int HEAD_DIM> struct Sums {
+    float main[HEAD_DIM / 64 * 32], tail[4];
+
+    __device__ __forceinline__ void scale(const float (&factor)[2]) {
+        scale_rows(main, factor);
+        if (HEAD_DIM % 64) scale_rows(tail, factor);
+    }
+    __device__ __forceinline__ void hold() {
+        wgmma_hold(main);
+        if (HEAD_DIM % 64) wgmma_hold(tail);
+    }
+};
+
+template <int HEAD_DIM, typename Memory>
 __device__ __forceinline__ void values(const Memory& sm, int block, const uint32_t (&p)[KEYS / 4], bool accumulate,
-                                       float (&o)[HALF]) {
-    uint64_t v = descriptor(shared_address(sm.v[block]), 128, PLANE, NO_SWIZZLE);
-    wgmma_hold(o);
+                                       Sums<HEAD_DIM>& o) {
+    uint64_t v = descriptor(shared_address(sm.v[block]), KEYS * 128, 1024, SWIZZLE_128);
+    uint64_t v_tail = descriptor(shared_address(sm.v_tail[block]), 128, 128, NO_SWIZZLE);
+    o.hold();
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < KEYS / 16; ++i) {
         uint32_t a[4] = {p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
-        Wgmma<2 * HALF>::template rs<1>(o, a, v + i * 16, accumulate || i > 0);
+        Wgmma<64 * Memory::MAIN>::template rs<1>(o.main, a, v + i * (16 * 128 / 16), accumulate || i > 0);
+        if (Memory::TAIL) Wgmma<8>::template rs<1>(o.tail, a, v_tail + i * (16 * 16 / 16), accumulate || i > 0);
     }
     wgmma_commit();
 }
 
-__device__ __forceinline__ void softmax(int left, float scale, float (&s)[KEYS / 2], float (&maximum)[2], float (&sum)[2],
-                                        float (&factor)[2], uint32_t (&p)[KEYS / 4]) {
+// `left`: how many keys there are from the first of this block on.
+__device__ __forceinline__ void softmax(int left, float scale, float (&s)[KEYS / 2], float (&maximum)[2],
+                                        float (&sum)[2], float (&factor)[2], uint32_t (&p)[KEYS / 4]) {
     if (left < KEYS) {
         uint32_t visible[KEYS / 32];
         for (int i = 0; i < KEYS / 32; ++i) {
@@ -96,66 +108,110 @@ __device__ __forceinline__ void softmax(int left, float scale, float (&s)[KEYS /
     pack(s, p);
 }
 
-// qkv: [sequences·length, 3·heads·HEAD_DIM], out: [sequences·length, heads·HEAD_DIM].
+// Normalised bf16 rows of a warpgroup, to where its queries were and from there out.
+template <int HEAD_DIM, typename Memory>
+__device__ __forceinline__ void write(Memory& sm, const Maps& maps, int warpgroup, int first,
+                                      const Sums<HEAD_DIM>& o, const float (&sum)[2]) {
+    int t = threadIdx.x & 127, lane = t & 31, row = 16 * (t / 32) + (lane & 15);
+    float inverse[2] = {1.0f / quad_sum(sum[0]), 1.0f / quad_sum(sum[1])};
+#pragma unroll
+    for (int i = 0; i < 8 * Memory::MAIN; i += 2) {  // chunks i and i + 1 of 8 columns
+        uint32_t p[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            p[j] = pack_bf16(o.main[4 * i + 2 * j] * inverse[j & 1], o.main[4 * i + 2 * j + 1] * inverse[j & 1]);
+        int chunk = (i & 7) + (lane >> 4);
+        store_matrices(shared_address(sm.q[i / 8]) + (warpgroup * 64 + row) * 128 + ((chunk ^ (row & 7)) << 4), p[0],
+                       p[1], p[2], p[3]);
+    }
+    if (Memory::TAIL)
+        for (int h = 0; h < 2; ++h) {
+            int tail_row = warpgroup * 64 + 16 * (t / 32) + lane / 4 + 8 * h;
+            *reinterpret_cast<uint32_t*>(sm.q_tail[0] + tail_row * 16 + (lane & 3) * 4) =
+                pack_bf16(o.tail[2 * h] * inverse[h], o.tail[2 * h + 1] * inverse[h]);
+        }
+    fence_async();
+    named_barrier(1 + warpgroup, 128);
+    if (t == 0) {
+        int column = blockIdx.y * HEAD_DIM;
+        for (int m = 0; m < Memory::MAIN; ++m)
+            store_3d(&maps.out, sm.q[m] + warpgroup * 64 * 128, column + 64 * m, first, blockIdx.z);
+        if (Memory::TAIL)
+            store_3d(&maps.out_tail, sm.q_tail[0] + warpgroup * 64 * 16, column + 64 * Memory::MAIN, first, blockIdx.z);
+        store_done();
+    }
+}
+
 // Grid: (tiles of a sequence, heads, sequences).
 template <int HEAD_DIM, int WARPGROUPS>
-__device__ __forceinline__ void run(const bf16* qkv, bf16* out, int length, float scale) {
+__device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
     using Memory = Shared<HEAD_DIM, WARPGROUPS>;
-    constexpr int CHUNKS = Memory::CHUNKS, THREADS = Memory::THREADS;
+    constexpr int MAIN = Memory::MAIN, TAIL = Memory::TAIL, ROWS = Memory::ROWS;
     extern __shared__ __align__(1024) uint8_t shared_memory[];
     Memory& sm = *reinterpret_cast<Memory*>(shared_memory);
-    int warpgroup = threadIdx.x / 128, t = threadIdx.x & 127, lane = t & 31;
-    int heads = gridDim.y, width = heads * HEAD_DIM, first = blockIdx.x * Memory::ROWS;
-    size_t pitch = 3 * width, start = size_t(blockIdx.z) * length;
-    const bf16 *q = qkv + start * pitch + blockIdx.y * HEAD_DIM, *k = q + width, *v = k + width;
-    if (CHUNKS % 2)
-        for (int i = threadIdx.x; i < Memory::ROWS; i += THREADS)
-            *reinterpret_cast<uint4*>(sm.q[CHUNKS] + i * 16) = make_uint4(0, 0, 0, 0);
+    int warpgroup = threadIdx.x / 128, first = blockIdx.x * ROWS;
+    int column = blockIdx.y * HEAD_DIM, width = gridDim.y * HEAD_DIM;
+    if (threadIdx.x == 0) {
+        for (auto& barrier : sm.k_full) barrier_init(&barrier, 1);
+        for (auto& barrier : sm.v_full) barrier_init(&barrier, 1);
+        barrier_init_fence();
+        prefetch_map(&maps.q), prefetch_map(&maps.kv), prefetch_map(&maps.out);
+        if (TAIL) prefetch_map(&maps.q_tail), prefetch_map(&maps.kv_tail), prefetch_map(&maps.out_tail);
+    }
+    if (TAIL && threadIdx.x < ROWS) {
+        *reinterpret_cast<uint4*>(sm.q_tail[1] + threadIdx.x * 16) = make_uint4(0, 0, 0, 0);
+        fence_async();
+    }
+    __syncthreads();
     wait_for_predecessor();
     release_successor();
-    load<Memory::ROWS, CHUNKS, THREADS>(sm.q[0], q + first * pitch, pitch, length - first);
-    float o[HEAD_DIM / 2], maximum[2] = {NOTHING, NOTHING}, sum[2] = {0.0f, 0.0f}, factor[2];
-    for (int key = 0; key < length; key += BLOCKS * KEYS) {
+    Sums<HEAD_DIM> o;
+    float maximum[2] = {NOTHING, NOTHING}, sum[2] = {0.0f, 0.0f}, factor[2];
+    uint32_t phase = 0;
+    for (int key = 0; key < length; key += BLOCKS * KEYS, phase ^= 1) {
         if (key) __syncthreads();  // everybody is through with the keys before
-        int left[BLOCKS] = {length - key, length - key - KEYS};
-        for (int b = 0; b < BLOCKS; ++b)
-            load<KEYS, CHUNKS, THREADS>(sm.k[b][0], k + (key + b * KEYS) * pitch, pitch, left[b]);
-        for (int b = 0; b < BLOCKS; ++b)
-            load<KEYS, CHUNKS, THREADS>(sm.v[b][0], v + (key + b * KEYS) * pitch, pitch, left[b]);
+        if (threadIdx.x == 0)
+            for (int b = 0; b < BLOCKS; ++b) {
+                bool queries = key + b == 0;
+                barrier_expect(&sm.k_full[b], (KEYS + (queries ? ROWS : 0)) * HEAD_DIM * 2);
+                if (queries)
+                    load<MAIN, TAIL>(sm.q[0], ROWS * 128, sm.q_tail[0], &maps.q, &maps.q_tail, &sm.k_full[0], column,
+                                     first);
+                load<MAIN, TAIL>(sm.k[b][0], KEYS * 128, sm.k_tail[b], &maps.kv, &maps.kv_tail, &sm.k_full[b],
+                                 column + width, key + b * KEYS);
+            }
+        if (threadIdx.x == 32)
+            for (int b = 0; b < BLOCKS; ++b) {
+                barrier_expect(&sm.v_full[b], KEYS * HEAD_DIM * 2);
+                load<MAIN, TAIL>(sm.v[b][0], KEYS * 128, sm.v_tail[b], &maps.kv, &maps.kv_tail, &sm.v_full[b],
+                                 column + 2 * width, key + b * KEYS);
+            }
+        __syncwarp();
         float s[2][KEYS / 2];
         uint32_t p[2][KEYS / 4];
-        wait_copies<3>();
+        barrier_wait(&sm.k_full[0], phase);
         scores(sm, warpgroup, 0, s[0]);
-        wait_copies<2>();
+        barrier_wait(&sm.k_full[1], phase);
         scores(sm, warpgroup, 1, s[1]);
         wgmma_wait<1>();
         wgmma_hold(s[0]);
-        softmax(left[0], scale, s[0], maximum, sum, factor, p[0]);
-        if (key) scale_rows(o, factor);
-        wait_copies<1>();
-        values(sm, 0, p[0], key > 0, o);
+        softmax(length - key, scale, s[0], maximum, sum, factor, p[0]);
+        if (key) o.scale(factor);
+        barrier_wait(&sm.v_full[0], phase);
+        values<HEAD_DIM>(sm, 0, p[0], key > 0, o);
         wgmma_wait<1>();
         wgmma_hold(s[1]);
-        softmax(left[1], scale, s[1], maximum, sum, factor, p[1]);
-        wait_copies<0>();
+        softmax(length - key - KEYS, scale, s[1], maximum, sum, factor, p[1]);
+        weights_hold(p[1]);
+        barrier_wait(&sm.v_full[1], phase);
         wgmma_wait<0>();
-        wgmma_hold(o);
-        scale_rows(o, factor);
-        values(sm, 1, p[1], true, o);
+        o.hold();
+        o.scale(factor);
+        values<HEAD_DIM>(sm, 1, p[1], true, o);
         wgmma_wait<0>();
-        wgmma_hold(o);
+        o.hold();
     }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-        float inverse = 1.0f / quad_sum(sum[h]);
-        int row = first + 64 * warpgroup + 16 * (t / 32) + lane / 4 + 8 * h;
-        if (row >= length) continue;
-        bf16* to = out + (start + row) * width + blockIdx.y * HEAD_DIM + 2 * (lane & 3);
-#pragma unroll
-        for (int i = 0; i < CHUNKS; ++i)
-            *reinterpret_cast<uint32_t*>(to + 8 * i) =
-                pack_bf16(o[4 * i + 2 * h] * inverse, o[4 * i + 2 * h + 1] * inverse);
-    }
+    write<HEAD_DIM>(sm, maps, warpgroup, first + 64 * warpgroup, o, sum);
 }
 
 }  // namespace self

@@ -27,10 +27,10 @@ template <int count> __device__ __forceinline__ void weights_hold(uint32_t (&p)[
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(p[i])::"memory");
 }
 
-// Bit i: key first + i may be seen (i < 32). key_valid null: all. Called by a full warp.
-__device__ __forceinline__ uint32_t visible_keys(const uint8_t* key_valid, int first, int keys) {
+// Whether key first + lane may be seen. key_valid null: all.
+__device__ __forceinline__ bool key_is_visible(const uint8_t* key_valid, int first, int keys) {
     int key = first + (threadIdx.x & 31);
-    return __ballot_sync(0xffffffffu, key < keys && (!key_valid || key_valid[key]));
+    return key < keys && (!key_valid || key_valid[key]);
 }
 
 // ---- softmax over the columns of one accumulator [64, COLUMNS]; a thread has rows r and r + 8 of hopper.cuh ----
@@ -106,10 +106,15 @@ __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uin
 __device__ __forceinline__ void store_two_matrices(uint32_t address, uint32_t a, uint32_t b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
-// Shared → global, of one thread; store_done() waits until everything it stored has arrived.
+// Shared → global, of one thread; store_done() waits until everything that this thread stored has arrived.
 __device__ __forceinline__ void store_4d(const CUtensorMap* map, const void* from, int x, int y, int z, int w) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
                  "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+__device__ __forceinline__ void store_3d(const CUtensorMap* map, const void* from, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 __device__ __forceinline__ void store_done() {

@@ -5,7 +5,7 @@
 // 64-key blocks, block 1 the odd ones, so that each reads half of the keys and values. In a thread block one warp
 // copies, two warpgroups compute 64 rows each; the products of one overlap the softmax of the other, and the scores of
 // a key block are computed while the weights of the block before are multiplied with the values.
-// At the end warpgroup w's rows are merged and written by block w, the other block sends its share over.
+// At the end block b merges and writes columns 128b … 128b + 127, and sends the other block its sums of the rest.
 #pragma once
 
 #include "attention_hopper_shared.cuh"
@@ -15,14 +15,15 @@ namespace wide {
 
 constexpr int HEAD_DIM = 256, COLUMN_BLOCKS = HEAD_DIM / 64;  // a column block: 64 wide, one swizzled row of 128 bytes
 constexpr int ROWS = 128, KEYS = 64, SLOTS = 5, BLOCKS = 2;
-constexpr int MAX_KEYS = 8192;
+constexpr int MAX_KEYS = 4096;
 constexpr int THREADS = 384;
+constexpr int VISIBLE = 1, STAGED = 2;  // named barriers: sm.visible is complete; a warpgroup's output is (two of them)
 
 struct Shared {
     uint8_t q[ROWS * HEAD_DIM * 2];            // [4 column blocks][128 rows][64]; at the end: the other block's sums
     uint8_t slot[SLOTS][KEYS * HEAD_DIM * 2];  // [4 column blocks][64 keys][64]; at the end, one: 64 rows of the output
     uint64_t q_full, received_full, full[SLOTS], empty[SLOTS];
-    float2 received[64];  // maximum and sum of the other block
+    float2 received[ROWS];  // maximum and sum of the other block
     uint32_t visible[MAX_KEYS / 32];
 };
 static_assert(sizeof(Shared) <= 232448);
@@ -120,6 +121,7 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
     wgmma_hold(s);
     consumer.release(consumer.slot.index);
     consumer.slot.advance();
+    named_barrier(VISIBLE, THREADS);
     softmax(sm, first, scale, s, rows, factor);
     pack(s, p);
     bool accumulate = false;
@@ -156,48 +158,59 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
     rows.sum[1] = quad_sum(rows.sum[1]);
 }
 
-// Sums and statistics go to the block that writes these rows.
-__device__ __forceinline__ void send(Shared& sm, int to, const float (&o)[HEAD_DIM / 2], const Rows& rows) {
-    int t = threadIdx.x & 127, row = 16 * (t / 32) + (t & 31) / 4;
-    Receiver receiver(to, &sm.received_full);
+// Sends the sums of the other block's columns, merges those of this one's, normalises, and writes them.
+template <int RANK>
+__device__ __forceinline__ void finish(Consumer& consumer, const CUtensorMap* out_map, int group,
+                                       const float (&o)[HEAD_DIM / 2], const Rows& rows) {
+    constexpr int COUNT = HEAD_DIM / 4;  // sums of a thread in half of the columns
+    Shared& sm = consumer.sm;
+    int t = threadIdx.x & 127, lane = t & 31, warpgroup = threadIdx.x / 128 - 1, row = 16 * (t / 32) + lane / 4;
+    float4* sums = reinterpret_cast<float4*>(sm.q) + warpgroup * (COUNT / 4 * 128) + t;
+    float2* statistics = sm.received + 64 * warpgroup;
+    Receiver other(RANK ^ 1, &sm.received_full);
+    const float *away = o + (RANK ^ 1) * COUNT, *kept = o + RANK * COUNT;
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 8; ++i)
-        receiver.send4(sm.q + i * 2048 + t * 16, o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    for (int i = 0; i < COUNT; i += 4) other.send4(sums + i / 4 * 128, away[i], away[i + 1], away[i + 2], away[i + 3]);
     if ((t & 3) == 0) {
-        receiver.send2(&sm.received[row], rows.maximum[0], rows.sum[0]);
-        receiver.send2(&sm.received[row + 8], rows.maximum[1], rows.sum[1]);
+        other.send2(&statistics[row], rows.maximum[0], rows.sum[0]);
+        other.send2(&statistics[row + 8], rows.maximum[1], rows.sum[1]);
     }
-}
-
-// Adds what the other block sent, normalises, and leaves the bf16 rows in `to` as the copy engine wants them.
-__device__ __forceinline__ void merge(const Shared& sm, const float (&o)[HEAD_DIM / 2], const Rows& rows,
-                                      uint8_t* to) {
-    int t = threadIdx.x & 127, lane = t & 31, row = 16 * (t / 32) + lane / 4;
-    float mine[2], other[2];
+    barrier_wait(&sm.received_full, 0);
+    float mine[2], theirs[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-        float2 there = sm.received[row + 8 * h];
+        float2 there = statistics[row + 8 * h];
         float top = fmaxf(rows.maximum[h], there.x);
         mine[h] = rescale(rows.maximum[h], top);
-        other[h] = rescale(there.x, top);
-        float sum = mine[h] * rows.sum[h] + other[h] * there.y, inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
+        theirs[h] = rescale(there.x, top);
+        float sum = mine[h] * rows.sum[h] + theirs[h] * there.y, inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
         mine[h] *= inverse;
-        other[h] *= inverse;
+        theirs[h] *= inverse;
     }
-    const float4* sums = reinterpret_cast<const float4*>(sm.q) + t;
+    // The other warpgroup may still read the last values, of all slots only those.
+    uint8_t* staging = sm.slot[(consumer.slot.index + 1) % SLOTS] + warpgroup * (64 * HEAD_DIM);
     int stored = 16 * (t / 32) + (lane & 15);  // the row whose address this lane gives
-    uint32_t line = shared_address(to) + stored * 128;
+    uint32_t line = shared_address(staging) + stored * 128;
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 8; i += 2) {  // i, i + 1: chunks of 8 columns
-        float4 a = sums[i * 128], b = sums[(i + 1) * 128];
+    for (int i = 0; i < COUNT / 4; i += 2) {  // i, i + 1: chunks of 8 columns
+        uint32_t p[4];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            float4 x = sums[(i + j) * 128];
+            const float* y = kept + 4 * (i + j);
+            p[2 * j] = pack_bf16(y[0] * mine[0] + x.x * theirs[0], y[1] * mine[0] + x.y * theirs[0]);
+            p[2 * j + 1] = pack_bf16(y[2] * mine[1] + x.z * theirs[1], y[3] * mine[1] + x.w * theirs[1]);
+        }
         int chunk = (i & 7) + (lane >> 4);
-        store_matrices(line + (i / 8) * (64 * 128) + ((chunk ^ (stored & 7)) << 4),
-                       pack_bf16(o[4 * i] * mine[0] + a.x * other[0], o[4 * i + 1] * mine[0] + a.y * other[0]),
-                       pack_bf16(o[4 * i + 2] * mine[1] + a.z * other[1], o[4 * i + 3] * mine[1] + a.w * other[1]),
-                       pack_bf16(o[4 * i + 4] * mine[0] + b.x * other[0], o[4 * i + 5] * mine[0] + b.y * other[0]),
-                       pack_bf16(o[4 * i + 6] * mine[1] + b.z * other[1], o[4 * i + 7] * mine[1] + b.w * other[1]));
+        store_matrices(line + (i / 8) * (64 * 128) + ((chunk ^ (stored & 7)) << 4), p[0], p[1], p[2], p[3]);
     }
     fence_async();
+    named_barrier(STAGED + warpgroup, 128);
+    if (t == 0) {
+        int first = blockIdx.x / BLOCKS * ROWS + warpgroup * 64;
+        store_4d(out_map, staging, 0, 0, first / group, blockIdx.y * group * COLUMN_BLOCKS + RANK * 2);
+        store_done();
+    }
 }
 
 __device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, int end, float scale, int group) {
@@ -208,61 +221,72 @@ __device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, 
     barrier_wait(&sm.q_full, 0);
     attend(consumer, rank, end, scale, o, rows);
     cluster_wait();
-    if (warpgroup != rank) {
-        send(sm, rank ^ 1, o, rows);
-        return;
-    }
-    barrier_wait(&sm.received_full, 0);
-    // The other warpgroup may still read the last values, of all slots only those.
-    uint8_t* staging = sm.slot[(consumer.slot.index + 1) % SLOTS];
-    merge(sm, o, rows, staging);
-    named_barrier(1, 128);
-    if ((threadIdx.x & 127) == 0) {
-        int row = blockIdx.x / BLOCKS * ROWS + rank * 64;
-        store_4d(out_map, staging, 0, 0, row / group, blockIdx.y * group * COLUMN_BLOCKS);
-        store_done();
-    }
+    if (rank == 0) finish<0>(consumer, out_map, group, o, rows);
+    else finish<1>(consumer, out_map, group, o, rows);
 }
 
-// Maps: q and out [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of 128 and of
-// 64 rows; k and v [64, keys, kv_heads·4], boxes of 64 keys and 4 column blocks. Grid: (2·tiles, kv_heads).
-__device__ __forceinline__ void run(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                                    const CUtensorMap* out_map, const uint8_t* key_valid, int keys, int group, float scale) {
-    extern __shared__ __align__(1024) uint8_t shared_memory[];
-    Shared& sm = *reinterpret_cast<Shared*>(shared_memory);
-    int warp = threadIdx.x / 32, rank = cluster_rank(), end = (keys + KEYS - 1) / KEYS;
+// The first warpgroup: looks which keys may be seen, and copies. Every thread block takes its first key block, seen
+// or not: no need to look first.
+__device__ __forceinline__ void produce(Shared& sm, const CUtensorMap* q_map, const CUtensorMap* k_map,
+                                        const CUtensorMap* v_map, const uint8_t* key_valid, int keys, int end,
+                                        int group) {
+    constexpr int BATCH = 4, WARPS = 4;  // words that a warp looks at together
+    int rank = cluster_rank(), warp = threadIdx.x / 32;
     Producer producer{sm, k_map, v_map, int(blockIdx.y), Slot()};
     if (threadIdx.x == 0) {
-        barrier_init(&sm.q_full, 1), barrier_init(&sm.received_full, 1);
-        for (int i = 0; i < SLOTS; ++i) barrier_init(&sm.full[i], 1), barrier_init(&sm.empty[i], 8);
-        barrier_init_fence();
-        barrier_expect(&sm.received_full, 64 * (HEAD_DIM * 4 + sizeof(float2)));
-        prefetch_map(q_map), prefetch_map(k_map), prefetch_map(v_map), prefetch_map(out_map);
-    }
-    wait_for_predecessor();
-    release_successor();
-    if (threadIdx.x == 0) {  // every thread block takes its first key block, seen or not: no need to look first
-        barrier_expect(&sm.q_full, ROWS * HEAD_DIM * 2);
+        barrier_expect(&sm.q_full, sizeof(sm.q));
         copy_4d(sm.q, q_map, &sm.q_full, 0, 0, blockIdx.x / BLOCKS * ROWS / group, blockIdx.y * group * COLUMN_BLOCKS);
         producer.load(k_map, rank);
     }
     __syncwarp();
-    for (int word = warp; word < 2 * max(end, BLOCKS); word += THREADS / 32) {
-        uint32_t bits = visible_keys(key_valid, 32 * word, keys);
-        if ((threadIdx.x & 31) == 0) sm.visible[word] = bits;
+    int blocks = max((end - rank + BLOCKS - 1) / BLOCKS, 1);  // of this thread block, two words each
+    for (int base = warp; base < 2 * blocks; base += BATCH * WARPS) {
+        bool seen[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+            int word = base + i * WARPS;
+            seen[i] = key_is_visible(key_valid, 32 * ((word / 2 * BLOCKS + rank) * 2 + word % 2), keys);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+            uint32_t bits = __ballot_sync(0xffffffffu, seen[i]);
+            int word = base + i * WARPS;
+            if ((threadIdx.x & 31) == 0 && word < 2 * blocks)
+                sm.visible[(word / 2 * BLOCKS + rank) * 2 + word % 2] = bits;
+        }
+    }
+    named_barrier(VISIBLE, THREADS);
+    if (threadIdx.x == 0) {
+        int before = rank;
+        for (int block = next_block(sm, rank, end); block < end; block = next_block(sm, block, end)) {
+            producer.load(k_map, block);
+            producer.load(v_map, before);
+            before = block;
+        }
+        producer.load(v_map, before);
+    }
+}
+
+// Maps: q and out [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of 128 rows and 4 column
+// blocks, and of 64 and 2; k and v [64, keys, kv_heads·4], boxes of 64 keys and 4 column blocks. Grid: (2·tiles, kv_heads).
+__device__ __forceinline__ void run(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
+                                    const CUtensorMap* out_map, const uint8_t* key_valid, int keys, int group, float scale) {
+    extern __shared__ __align__(1024) uint8_t shared_memory[];
+    Shared& sm = *reinterpret_cast<Shared*>(shared_memory);
+    int end = (keys + KEYS - 1) / KEYS;
+    if (threadIdx.x == 0) {
+        barrier_init(&sm.q_full, 1), barrier_init(&sm.received_full, 1);
+        for (int i = 0; i < SLOTS; ++i) barrier_init(&sm.full[i], 1), barrier_init(&sm.empty[i], 8);
+        barrier_init_fence();
+        barrier_expect(&sm.received_full, ROWS * (HEAD_DIM / 2 * sizeof(float) + sizeof(float2)));
+        prefetch_map(q_map), prefetch_map(k_map), prefetch_map(v_map), prefetch_map(out_map);
     }
     __syncthreads();
-    if (warp < 4) {
+    wait_for_predecessor();
+    release_successor();
+    if (threadIdx.x < 128) {
         fewer_registers<24>();
-        if (threadIdx.x == 0) {
-            int before = rank;
-            for (int block = next_block(sm, rank, end); block < end; block = next_block(sm, block, end)) {
-                producer.load(k_map, block);
-                producer.load(v_map, before);
-                before = block;
-            }
-            producer.load(v_map, before);
-        }
+        produce(sm, q_map, k_map, v_map, key_valid, keys, end, group);
     } else {
         more_registers<240>();
         consume(sm, out_map, end, scale, group);
