@@ -165,7 +165,7 @@ class Run:
         """Of the actions, for the prompt that the engine uses."""
         if isinstance(engine, PaddedPrompt):
             observation = engine.longer(observation)
-        return gate.error(engine.actions(observation), fp32.forward(observation).actions)
+        return gate.error(engine.actions(observation), fp32.forward(observation)["actions"][0])
 
     def steady(self, mine: list[Ours], found: list[Observation]) -> dict[str, Any]:
         """First and last sixth of a minute without a pause, for our engine."""
