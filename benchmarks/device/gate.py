@@ -55,10 +55,14 @@ class Fp32:
 
     @torch.inference_mode()
     def _forward(self, observation: Observation) -> Parts:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         task, model = self.task, self.model
-        cache = model.prefix(model.embed(task.images(observation), task.ids(observation)))
-        actions, velocities = model.denoise(cache, task.noise(observation))
+        before = torch.backends.cudnn.allow_tf32  # convolutions use it by default, products do not
+        torch.backends.cudnn.allow_tf32 = False
+        try:
+            cache = model.prefix(model.embed(task.images(observation), task.ids(observation)))
+            actions, velocities = model.denoise(cache, task.noise(observation))
+        finally:
+            torch.backends.cudnn.allow_tf32 = before
         keys, values = zip(*(((k[0], v[0])) for k, v in cache), strict=True)
         found = (keys, values, velocities, [actions])
         return {part: arrays(tensors) for part, tensors in zip(PARTS, found, strict=True)}
