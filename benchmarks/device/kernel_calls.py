@@ -35,7 +35,9 @@ class KernelCall:
     def words(self) -> str:
         """Sizes and what is fused, in words: `968×32768×2048` for a product."""
         size = self.product or (self.attention[:2] if self.attention else next(iter(self.shapes.values())))
-        extras = [name for name in ("bias", "gate", "residual", "key_valid") if name in self.shapes]
+        extras: list[str] = [
+            name for name in ("bias", "gate", "residual", "key_valid") if name in self.shapes
+        ]
         extras += [str(value) for name, value in self.parameters if name == "activation" and value != "none"]
         return " ".join(["×".join(map(str, size)), *extras, "→ " + short(self.written[0][1])])
 
