@@ -70,9 +70,7 @@ class Ours:
         start = time.perf_counter()
         chunk = self.policy.decide(o.images, o.state, o.instruction, noise=o.noise)
         wall = 1e3 * (time.perf_counter() - start)
-        stages = {
-            name: chunk.timings[name] for name in ("vision", "prefix", "action") if name in chunk.timings
-        }
+        stages: Sample = {name: chunk.timings[name] for name in ("vision", "prefix", "action")}
         return {"gpu": chunk.timings["gpu"], "wall": wall, **stages}
 
     def decide(self, observation: Observation, taps: tuple[str, ...] = ()) -> Chunk:
