@@ -20,6 +20,7 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Rate, Window
 
 WINDOWS: Final = ("age", "ingest", "policy", "total")
+SUMS: Final = ("total", "gpu")  # timings of a policy that hold others: shown beside them they would count twice
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
 SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
 
@@ -188,7 +189,7 @@ class Decider:
             age_ms=max(0, now_ns - observation.oldest_ns) / NS_PER_MS,
             ingest_ms=(observed_ns - started_ns) / NS_PER_MS,
             policy_ms=(decided_ns - observed_ns) / NS_PER_MS,
-            stage_ms={stage: float(ms) for stage, ms in chunk.timings.items() if stage != "total"},
+            stage_ms={stage: float(ms) for stage, ms in chunk.timings.items() if stage not in SUMS},
             started_ns=started_ns,
             finished_ns=time.monotonic_ns(),
         )
