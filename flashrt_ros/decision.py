@@ -20,7 +20,7 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Rate, Window
 
 WINDOWS: Final = ("age", "ingest", "policy", "total")
-SUMS: Final = ("total", "gpu")  # timings of a policy that hold others: shown beside them they would count twice
+SUMS: Final = ("total", "gpu")  # timings that hold others: beside them they would count twice
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
 SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
 
