@@ -1,8 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Matmul of 1 … 64 rows on Hopper: the weights stream through, see src/matmul_stream.cu.
 
-Which kernel a declared matmul takes, and its `Epilogue`, is decided in `matmul.py`; here is how this one is cut
-into thread blocks.
+Which kernel a declared matmul takes, and its `Epilogue`, is decided in `matmul.py`; here this one is cut into
+thread blocks.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class Cut:
         return CutArgument(shift, self.shares, blocks, longer, self.depth, self.weight_stages, self.x_stages)
 
 
-def fits(gpu: Gpu, x: torch.dtype, weight: torch.dtype, rows: int, k: int) -> bool:
-    """Whether this kernel can compute the product at all."""
-    return gpu.hopper and x == weight == torch.bfloat16 and rows <= MAX_ROWS and k % BLOCK == 0
+def fits(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> bool:
+    """Whether this kernel can compute a bf16 product."""
+    pairs = kind == 0 or n % 16 == 0
+    return gpu.hopper and rows <= MAX_ROWS and k % BLOCK == 0 and pairs
 
 
 def launch(
