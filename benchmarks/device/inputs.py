@@ -16,7 +16,6 @@ from safetensors.torch import save
 
 from benchmarks.device.cases import ACTION_WIDTH, Case
 from flashrt_kernels.checkpoint.config import CONFIG_FILE, read_config
-from flashrt_kernels.checkpoint.layout import PROJECTOR
 from flashrt_kernels.checkpoint.lerobot import FORMATS, WEIGHTS_FILE
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE, read_processors
 from flashrt_kernels.checkpoint.recipe import (
@@ -68,12 +67,10 @@ def write_settings(path: Path, recipe: Recipe) -> None:
         (path / name).write_text(dumps(document(recipe, stored.name)), encoding="utf-8")
 
 
-def device_tensors(folder: Path, device: str, bf16_values: bool = True) -> dict[str, torch.Tensor]:
-    """All weights by canonical key, on `device`, in the dtype of the file.
+def device_tensors(folder: Path, device: str) -> dict[str, torch.Tensor]:
+    """All weights by canonical key, on `device`, as the file has them.
 
-    bf16_values: round matmul weights to what bf16 holds. The file has SigLIP in fp32, and every bf16 engine
-    rounds it once while loading: a choice of storage. The gate asks whether the arithmetic after that is
-    right, so its fp32 reference uses the same values.
+    SigLIP is fp32 there. Every bf16 engine rounds it once while loading, which the gate counts as its error.
     """
     form = FORMATS["pi05"]
     tensors = {}
@@ -81,17 +78,8 @@ def device_tensors(folder: Path, device: str, bf16_values: bool = True) -> dict[
         for key in file.keys():  # noqa: SIM118
             name = form.canonical(key)
             if name is not None:
-                tensor = file.get_tensor(key)
-                tensors[name] = (
-                    tensor.bfloat16().to(tensor.dtype) if bf16_values and is_matmul_weight(name) else tensor
-                )
+                tensors[name] = file.get_tensor(key)
     return tensors
-
-
-def is_matmul_weight(name: str) -> bool:
-    """What a bf16 policy stores in bf16. The time MLP and its modulations are folded in fp32 instead."""
-    matrix = name.endswith(("_proj.weight", "fc1.weight", "fc2.weight", "patch_embedding.weight"))
-    return matrix or name == PROJECTOR + "weight"
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,7 @@ GATE = f"""\
 Before anything was timed: the worst relative error of any layer's keys and values, of any step's velocity
 (limit {100 * LIMIT:g} %) and of the actions, against plain PyTorch in fp32; and how far another instruction,
 swapped cameras or another state move the actions (at least {MARGIN:g} × their error). The fp32 forward uses
-the matmul weights as every bf16 engine stores them, rounded once: the file holds SigLIP's in fp32.
+the file's weights as they are; SigLIP's are fp32 there, and a bf16 engine rounds them once while loading.
 """
 
 SUSTAINED = "## Sustained\n"

@@ -116,6 +116,7 @@ def test_the_same_bits_after_a_restart(small: Path) -> None:
     assert json.loads(runs[0]) == json.loads(runs[1])
 
 
+@pytest.mark.serial  # other processes on the GPU would change what is free
 def test_1000_decisions_allocate_and_capture_nothing(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocation in the loop is a stall now and then, and one day an out-of-memory in motion."""
     from flashrt_kernels.cuda.program import CudaProgram
@@ -155,6 +156,7 @@ def test_two_policies_in_one_process(small: Path) -> None:
     second.close()
 
 
+@pytest.mark.serial
 def test_close_gives_all_memory_back(small: Path) -> None:
     """Configure and cleanup, a hundred times a day, must not fill the GPU."""
     load("bf16", small).close()  # modules and cuBLAS stay

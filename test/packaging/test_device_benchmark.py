@@ -31,7 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def task_of(folder: Path, case: Case) -> Task:
-    tensors = device_tensors(folder, "cpu", bf16_values=False)
+    tensors = device_tensors(folder, "cpu")
     (observation,) = observations(folder, case, 1)
     return Task(case, SIZES["tiny"].dims, tensors, Prompts(folder), observation, device="cpu")
 
