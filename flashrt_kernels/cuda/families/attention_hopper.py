@@ -32,10 +32,9 @@ WIDE_SHARED = (
     + WIDE_ROWS * 8  # statistics of the other block
 )
 NARROW_ROWS, NARROW_THREADS, NARROW_CLUSTER = 32, 256, 8
-# Keys of one thread block, by blocks of a cluster: the kernels there are.
-NARROW_KEYS = {8: (32, 64, 80, 96, 128), 16: (32, 48, 64)}
+NARROW_KEYS = (32, 64, 80, 96, 128)  # of one thread block: the kernels there are
 
-SELF_HEAD_DIMS = (64, 72, 128)  # the kernels there are
+SELF_WARPGROUPS = {64: 1, 72: 2, 128: 2}  # by head_dim, at most: the kernels there are
 SELF_KEYS, SELF_BLOCKS = 128, 2
 
 
@@ -116,24 +115,23 @@ def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
     )
 
 
-def narrow_shared(keys: int, cluster: int) -> int:
+def narrow_shared(keys: int) -> int:
     """Bytes of shared memory of `narrow` with this number of keys per block."""
     tiles = (NARROW_ROWS + 2 * keys) * HEAD_DIM * 2
     weights = NARROW_ROWS * keys * 2
-    received = NARROW_ROWS * HEAD_DIM * 4 + cluster * 8 * 16
+    received = NARROW_ROWS * HEAD_DIM * 4 + NARROW_CLUSTER * 8 * 16
     return tiles + weights + received + 2 * NARROW_ROWS * 4 + 7 * 8
 
 
-def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, cluster: int = NARROW_CLUSTER) -> Launch:
+def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
     """Few queries: a cluster takes 32 rows and divides the keys."""
     (queries, _), keys, group = a["q"].shape, a["k"].shape[0], p["heads"] // p["kv_heads"]
     tiles = -(-queries * group // NARROW_ROWS)
-    shares = NARROW_KEYS[cluster]
-    share = next((n for n in shares if n * cluster >= keys), shares[-1])
-    name, shared = f"attention_narrow_{share}_{cluster}", narrow_shared(share, cluster)
+    share = next((n for n in NARROW_KEYS if n * NARROW_CLUSTER >= keys), NARROW_KEYS[-1])
+    name, shared = f"attention_narrow_{share}_{NARROW_CLUSTER}", narrow_shared(share)
     return Launch(
         gpu.function(FAMILY, name, shared=shared),
-        (tiles * cluster, p["kv_heads"]),
+        (tiles * NARROW_CLUSTER, p["kv_heads"]),
         NARROW_THREADS,
         [
             rows_map(a["q"], p, NARROW_ROWS, COLUMN_BLOCKS),
@@ -147,7 +145,7 @@ def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, cluster: int = NARROW_CLU
             exponent_scale(HEAD_DIM),
         ],
         shared=shared,
-        cluster=cluster,
+        cluster=NARROW_CLUSTER,
         pdl=gpu.pdl,
         name=name,
     )
@@ -155,7 +153,7 @@ def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, cluster: int = NARROW_CLU
 
 def fits_self_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> bool:
     """Whether these kernels compute this call of `self_attention`."""
-    return all(dtypes[name] == torch.bfloat16 for name in ("qkv", "out")) and p["head_dim"] in SELF_HEAD_DIMS
+    return all(dtypes[name] == torch.bfloat16 for name in ("qkv", "out")) and p["head_dim"] in SELF_WARPGROUPS
 
 
 class SelfMaps(ctypes.Structure):
@@ -185,7 +183,8 @@ def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
     heads, head_dim, sequences = p["heads"], p["head_dim"], p["sequences"]
     length = a["qkv"].shape[0] // sequences
     # One warpgroup to a thread block reads the keys more often, but spreads over more multiprocessors.
-    warpgroups = 1 if -(-length // 64) * heads * sequences <= gpu.multiprocessors else 2
+    alone = -(-length // 64) * heads * sequences <= gpu.multiprocessors
+    warpgroups = 1 if alone else SELF_WARPGROUPS[head_dim]
     name, shared = f"attention_self_{head_dim}_{warpgroups}", self_shared(head_dim, warpgroups)
     boxes = (("qkv", 64 * warpgroups), ("qkv", SELF_KEYS), ("out", 64))
     maps = SelfMaps(

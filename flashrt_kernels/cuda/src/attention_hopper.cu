@@ -29,9 +29,6 @@ ATTENTION_NARROW(64, 8)
 ATTENTION_NARROW(80, 8)
 ATTENTION_NARROW(96, 8)
 ATTENTION_NARROW(128, 8)
-ATTENTION_NARROW(32, 16)
-ATTENTION_NARROW(48, 16)
-ATTENTION_NARROW(64, 16)
 
 #define ATTENTION_SELF(HEAD_DIM, WARPGROUPS)                                                                 \
     extern "C" __global__ void __launch_bounds__(128 * WARPGROUPS, 1)                                        \
@@ -40,7 +37,6 @@ ATTENTION_NARROW(64, 16)
         self::run<HEAD_DIM, WARPGROUPS>(maps, length, scale);                                                \
     }
 ATTENTION_SELF(64, 1)
-ATTENTION_SELF(64, 2)
 ATTENTION_SELF(72, 1)
 ATTENTION_SELF(72, 2)
 ATTENTION_SELF(128, 1)

@@ -1,12 +1,13 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// Unmasked attention of a fused projection to itself, heads of a multiple of 64, or of 8 more (72 in SigLIP). A
-// thread block takes 64 queries per warpgroup of one head of one sequence, and the keys 256 at a time (all of
-// them in SigLIP), as two blocks of 128: the scores of the second are computed during the softmax of the first.
+// Unmasked attention of a fused projection to itself, heads of a multiple of 64, or of 8 more (72 in SigLIP).
+// A thread block takes 64 queries per warpgroup of one head of one sequence, and the keys 256 at a time (all
+// of them in SigLIP), as two blocks of 128: the scores of the second are computed during the softmax of the
+// first.
 //
-// A head of 72 is not padded to 128: columns 0 … 63 lie in swizzled rows of 128 bytes, the last 8, the tail, in a
-// plane of 16 bytes a row without swizzle. A step of wgmma is 16 columns wide: for those of the tail that don't
-// exist q has a plane of zeros, and k its tail once more (finite, and multiplied by zero).
+// A head of 72 is not padded to 128: columns 0 … 63 lie in swizzled rows of 128 bytes, the last 8, the tail,
+// in a plane of 16 bytes a row without swizzle. A step of wgmma is 16 columns wide: for those of the tail
+// that don't exist q has a plane of zeros, and k its tail once more (finite, and multiplied by zero).
 #pragma once
 
 #include "attention_hopper_shared.cuh"
@@ -28,8 +29,9 @@ template <int HEAD_DIM, int WARPGROUPS> struct Shared {
     uint64_t k_full[BLOCKS], v_full[BLOCKS];
 };
 
-// Of qkv [sequences, length, 3·heads·HEAD_DIM] and out [sequences, length, heads·HEAD_DIM], innermost dimension
-// first; boxes of 64 columns (`tail`: 8, not swizzled) and the rows of a thread block, KEYS or 64 rows.
+// Of qkv [sequences, length, 3·heads·HEAD_DIM] and out [sequences, length, heads·HEAD_DIM], innermost
+// dimension first; boxes of 64 columns (`tail`: 8, not swizzled) and the rows of a thread block, KEYS or 64
+// rows.
 struct Maps {
     CUtensorMap q, q_tail, kv, kv_tail, out, out_tail;
 };
@@ -38,7 +40,8 @@ struct Maps {
 template <int MAIN, int TAIL>
 __device__ __forceinline__ void load(uint8_t* main, int main_bytes, uint8_t* tail, const CUtensorMap* map,
                                      const CUtensorMap* tail_map, uint64_t* barrier, int column, int first) {
-    for (int m = 0; m < MAIN; ++m) copy_3d(main + m * main_bytes, map, barrier, column + 64 * m, first, blockIdx.z);
+    for (int m = 0; m < MAIN; ++m)
+        copy_3d(main + m * main_bytes, map, barrier, column + 64 * m, first, blockIdx.z);
     if (TAIL) copy_3d(tail, tail_map, barrier, column + 64 * MAIN, first, blockIdx.z);
 }
 
@@ -48,13 +51,15 @@ __device__ __forceinline__ void scores(const Memory& sm, int warpgroup, int bloc
     wgmma_fence();
 #pragma unroll
     for (int m = 0; m < Memory::MAIN; ++m) {
-        uint64_t q = descriptor_k_major(sm.q[m] + warpgroup * 64 * 128), k = descriptor_k_major(sm.k[block][m]);
+        uint64_t q = descriptor_k_major(sm.q[m] + warpgroup * 64 * 128),
+                 k = descriptor_k_major(sm.k[block][m]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) Wgmma<KEYS>::ss(s, q + 2 * i, k + 2 * i, m + i > 0);
     }
     if (Memory::TAIL)
         Wgmma<KEYS>::ss(
-            s, descriptor(shared_address(sm.q_tail) + warpgroup * 64 * 16, Memory::ROWS * 16, 128, NO_SWIZZLE),
+            s,
+            descriptor(shared_address(sm.q_tail) + warpgroup * 64 * 16, Memory::ROWS * 16, 128, NO_SWIZZLE),
             descriptor(shared_address(sm.k_tail[block]), 0, 128, NO_SWIZZLE), 1);
     wgmma_commit();
 }
@@ -73,8 +78,8 @@ template <int HEAD_DIM> struct Sums {
 };
 
 template <int HEAD_DIM, typename Memory>
-__device__ __forceinline__ void values(const Memory& sm, int block, const uint32_t (&p)[KEYS / 4], bool accumulate,
-                                       Sums<HEAD_DIM>& o) {
+__device__ __forceinline__ void values(const Memory& sm, int block, const uint32_t (&p)[KEYS / 4],
+                                       bool accumulate, Sums<HEAD_DIM>& o) {
     uint64_t v = descriptor(shared_address(sm.v[block]), KEYS * 128, 1024, SWIZZLE_128);
     uint64_t v_tail = descriptor(shared_address(sm.v_tail[block]), 128, 128, NO_SWIZZLE);
     o.hold();
@@ -83,7 +88,8 @@ __device__ __forceinline__ void values(const Memory& sm, int block, const uint32
     for (int i = 0; i < KEYS / 16; ++i) {
         uint32_t a[4] = {p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
         Wgmma<64 * Memory::MAIN>::template rs<1>(o.main, a, v + i * (16 * 128 / 16), accumulate || i > 0);
-        if (Memory::TAIL) Wgmma<8>::template rs<1>(o.tail, a, v_tail + i * (16 * 16 / 16), accumulate || i > 0);
+        if (Memory::TAIL)
+            Wgmma<8>::template rs<1>(o.tail, a, v_tail + i * (16 * 16 / 16), accumulate || i > 0);
     }
     wgmma_commit();
 }
@@ -119,10 +125,12 @@ __device__ __forceinline__ void write(Memory& sm, const Maps& maps, int warpgrou
         uint32_t p[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-            p[j] = pack_bf16(o.main[4 * i + 2 * j] * inverse[j & 1], o.main[4 * i + 2 * j + 1] * inverse[j & 1]);
+            p[j] =
+                pack_bf16(o.main[4 * i + 2 * j] * inverse[j & 1], o.main[4 * i + 2 * j + 1] * inverse[j & 1]);
         int chunk = (i & 7) + (lane >> 4);
-        store_matrices(shared_address(sm.q[i / 8]) + (warpgroup * 64 + row) * 128 + ((chunk ^ (row & 7)) << 4), p[0],
-                       p[1], p[2], p[3]);
+        store_matrices(
+            shared_address(sm.q[i / 8]) + (warpgroup * 64 + row) * 128 + ((chunk ^ (row & 7)) << 4), p[0],
+            p[1], p[2], p[3]);
     }
     if (Memory::TAIL)
         for (int h = 0; h < 2; ++h) {
@@ -137,7 +145,8 @@ __device__ __forceinline__ void write(Memory& sm, const Maps& maps, int warpgrou
         for (int m = 0; m < Memory::MAIN; ++m)
             store_3d(&maps.out, sm.q[m] + warpgroup * 64 * 128, column + 64 * m, first, blockIdx.z);
         if (Memory::TAIL)
-            store_3d(&maps.out_tail, sm.q_tail[0] + warpgroup * 64 * 16, column + 64 * Memory::MAIN, first, blockIdx.z);
+            store_3d(&maps.out_tail, sm.q_tail[0] + warpgroup * 64 * 16, column + 64 * Memory::MAIN, first,
+                     blockIdx.z);
         store_done();
     }
 }
@@ -175,8 +184,8 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
                 bool queries = key + b == 0;
                 barrier_expect(&sm.k_full[b], (KEYS + (queries ? ROWS : 0)) * HEAD_DIM * 2);
                 if (queries)
-                    load<MAIN, TAIL>(sm.q[0], ROWS * 128, sm.q_tail[0], &maps.q, &maps.q_tail, &sm.k_full[0], column,
-                                     first);
+                    load<MAIN, TAIL>(sm.q[0], ROWS * 128, sm.q_tail[0], &maps.q, &maps.q_tail, &sm.k_full[0],
+                                     column, first);
                 load<MAIN, TAIL>(sm.k[b][0], KEYS * 128, sm.k_tail[b], &maps.kv, &maps.kv_tail, &sm.k_full[b],
                                  column + width, key + b * KEYS);
             }

@@ -1,10 +1,10 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Hopper's attention kernels share: visibility of keys, the online softmax on wgmma accumulators, and the
-// few copy and cluster instructions that only they need.
+// What Hopper's attention kernels share: visibility of keys, the online softmax on wgmma accumulators, and
+// the few copy and cluster instructions that only they need.
 //
-// Softmax is computed in powers of two: scores are multiplied by `scale` = log2(e)/√head_dim. The running maxima
-// are kept in those units. A row that has seen no key has maximum −inf and sum 0.
+// Softmax is computed in powers of two: scores are multiplied by `scale` = log2(e)/√head_dim. The running
+// maxima are kept in those units. A row that has seen no key has maximum −inf and sum 0.
 #pragma once
 
 #include "hopper.cuh"
@@ -19,7 +19,9 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return y;
 }
 // Factor that brings what was summed under maximum `from` to maximum `to` ≥ from; 0 where nothing was seen.
-__device__ __forceinline__ float rescale(float from, float to) { return from == NOTHING ? 0.0f : exp2_fast(from - to); }
+__device__ __forceinline__ float rescale(float from, float to) {
+    return from == NOTHING ? 0.0f : exp2_fast(from - to);
+}
 
 // As wgmma_hold, for weights that a product reads from registers: they are ready here, not later.
 template <int count> __device__ __forceinline__ void weights_hold(uint32_t (&p)[count]) {
@@ -33,11 +35,13 @@ __device__ __forceinline__ bool key_is_visible(const uint8_t* key_valid, int fir
     return key < keys && (!key_valid || key_valid[key]);
 }
 
-// ---- softmax over the columns of one accumulator [64, COLUMNS]; a thread has rows r and r + 8 of hopper.cuh ----
+// ---- softmax over the columns of one accumulator [64, COLUMNS]; a thread has rows r and r + 8 of hopper.cuh
+// ----
 
 // Scores of keys that may not be seen become −inf; bit i of visible[j]: column 32j + i.
 template <int COLUMNS>
-__device__ __forceinline__ void hide(float (&s)[COLUMNS / 2], const uint32_t (&visible)[(COLUMNS + 31) / 32]) {
+__device__ __forceinline__ void hide(float (&s)[COLUMNS / 2],
+                                     const uint32_t (&visible)[(COLUMNS + 31) / 32]) {
 #pragma unroll
     for (int i = 0; i < COLUMNS / 8; ++i) {
         uint32_t bits = visible[i / 4] >> (8 * (i & 3) + 2 * (threadIdx.x & 3));
@@ -46,7 +50,8 @@ __device__ __forceinline__ void hide(float (&s)[COLUMNS / 2], const uint32_t (&v
     }
 }
 // Largest score of each of the two rows, in units of the exponent.
-template <int COUNT> __device__ __forceinline__ void row_maxima(const float (&s)[COUNT], float scale, float (&top)[2]) {
+template <int COUNT>
+__device__ __forceinline__ void row_maxima(const float (&s)[COUNT], float scale, float (&top)[2]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         float x = fmaxf(s[2 * h], s[2 * h + 1]);
@@ -67,7 +72,8 @@ __device__ __forceinline__ void raise(float (&maximum)[2], const float (&top)[2]
 }
 // Scores become weights 2^(s·scale − maximum); adds this thread's share of the row sums.
 template <int COUNT>
-__device__ __forceinline__ void weigh(float (&s)[COUNT], float scale, const float (&maximum)[2], float (&sum)[2]) {
+__device__ __forceinline__ void weigh(float (&s)[COUNT], float scale, const float (&maximum)[2],
+                                      float (&sum)[2]) {
     float base[2] = {maximum[0] == NOTHING ? 0.0f : maximum[0], maximum[1] == NOTHING ? 0.0f : maximum[1]};
     float total[2] = {0.0f, 0.0f};
 #pragma unroll
@@ -98,38 +104,47 @@ __device__ __forceinline__ float quad_sum(float x) {
 // ---- stores ----
 
 // Four 8 × 8 matrices of bf16 pairs; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
-                 "r"(d)
+__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
+                                               uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
 __device__ __forceinline__ void store_two_matrices(uint32_t address, uint32_t a, uint32_t b) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b)
+                 : "memory");
 }
 // Shared → global, of one thread; store_done() waits until everything that this thread stored has arrived.
-__device__ __forceinline__ void store_4d(const CUtensorMap* map, const void* from, int x, int y, int z, int w) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(w)
-                 : "memory");
+__device__ __forceinline__ void store_4d(const CUtensorMap* map, const void* from, int x, int y, int z,
+                                         int w) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+        "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(w)
+        : "memory");
 }
 __device__ __forceinline__ void store_3d(const CUtensorMap* map, const void* from, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+        "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+        : "memory");
 }
 __device__ __forceinline__ void store_done() {
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
 }
-// Into the level 2 cache only. Harmless before wait_for_predecessor(): what others still write arrives there as well.
+// Into the level 2 cache only. Harmless before wait_for_predecessor(): what others still write arrives there
+// as well.
 __device__ __forceinline__ void prefetch_3d(const CUtensorMap* map, int x, int y, int z) {
-    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y), "r"(z)
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(x),
+                 "r"(y), "r"(z)
                  : "memory");
 }
 
 // ---- clusters ----
 
 // Every block of the cluster has come this far, with nothing written that the others would read.
-__device__ __forceinline__ void cluster_arrive_reading() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive_reading() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 
 // A block of the cluster as a receiver: what is sent counts, in bytes, towards its barrier.
 struct Receiver {
@@ -139,16 +154,18 @@ struct Receiver {
         : block(block), barrier(remote_address(shared_address(barrier), block)) {}
     // `to`: where it is in this block.
     __device__ __forceinline__ void send2(const void* to, float a, float b) const {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%2, %3}, [%1];" ::"r"(
-                         remote_address(shared_address(to), block)),
-                     "r"(barrier), "f"(a), "f"(b)
-                     : "memory");
+        asm volatile(
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%2, %3}, [%1];" ::"r"(
+                remote_address(shared_address(to), block)),
+            "r"(barrier), "f"(a), "f"(b)
+            : "memory");
     }
     __device__ __forceinline__ void send4(const void* to, float a, float b, float c, float d) const {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(
-                         remote_address(shared_address(to), block)),
-                     "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
-                     : "memory");
+        asm volatile(
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, "
+            "[%1];" ::"r"(remote_address(shared_address(to), block)),
+            "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
+            : "memory");
     }
 };
 

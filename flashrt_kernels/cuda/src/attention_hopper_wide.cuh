@@ -1,11 +1,12 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention of many queries with heads of 256 (a language prefix): query heads that share a key/value head are packed
-// as rows, query-major, 128 rows in a tile. A cluster of two thread blocks takes one tile: block 0 the even
-// 64-key blocks, block 1 the odd ones, so that each reads half of the keys and values. In a thread block one warp
-// copies, two warpgroups compute 64 rows each; the products of one overlap the softmax of the other, and the scores of
-// a key block are computed while the weights of the block before are multiplied with the values.
-// At the end block b merges and writes columns 128b … 128b + 127, and sends the other block its sums of the rest.
+// Attention of many queries with heads of 256 (a language prefix): query heads that share a key/value head
+// are packed as rows, query-major, 128 rows in a tile. A cluster of two thread blocks takes one tile: block 0
+// the even 64-key blocks, block 1 the odd ones, so that each reads half of the keys and values. In a thread
+// block one warp copies, two warpgroups compute 64 rows each; the products of one overlap the softmax of the
+// other, and the scores of a key block are computed while the weights of the block before are multiplied with
+// the values. At the end block b merges and writes columns 128b … 128b + 127, and sends the other block its
+// sums of the rest.
 #pragma once
 
 #include "attention_hopper_shared.cuh"
@@ -13,15 +14,18 @@
 namespace flashrt {
 namespace wide {
 
-constexpr int HEAD_DIM = 256, COLUMN_BLOCKS = HEAD_DIM / 64;  // a column block: 64 wide, one swizzled row of 128 bytes
+constexpr int HEAD_DIM = 256,
+              COLUMN_BLOCKS = HEAD_DIM / 64;  // a column block: 64 wide, one swizzled row of 128 bytes
 constexpr int ROWS = 128, KEYS = 64, SLOTS = 5, BLOCKS = 2;
 constexpr int MAX_KEYS = 4096;
 constexpr int THREADS = 384;
-constexpr int VISIBLE = 1, STAGED = 2;  // named barriers: sm.visible is complete; a warpgroup's output is (two of them)
+constexpr int VISIBLE = 1,
+              STAGED = 2;  // named barriers: sm.visible is complete; a warpgroup's output is (two of them)
 
 struct Shared {
-    uint8_t q[ROWS * HEAD_DIM * 2];            // [4 column blocks][128 rows][64]; at the end: the other block's sums
-    uint8_t slot[SLOTS][KEYS * HEAD_DIM * 2];  // [4 column blocks][64 keys][64]; at the end, one: 64 rows of the output
+    uint8_t q[ROWS * HEAD_DIM * 2];  // [4 column blocks][128 rows][64]; at the end: the other block's sums
+    uint8_t slot[SLOTS][KEYS * HEAD_DIM *
+                        2];  // [4 column blocks][64 keys][64]; at the end, one: 64 rows of the output
     uint64_t q_full, received_full, full[SLOTS], empty[SLOTS];
     float2 received[ROWS];  // maximum and sum of the other block
     uint32_t visible[MAX_KEYS / 32];
@@ -53,7 +57,8 @@ struct Producer {
     __device__ __forceinline__ void load(const CUtensorMap* map, int block) {
         barrier_wait(&sm.empty[slot.index], slot.phase ^ 1);
         barrier_expect(&sm.full[slot.index], KEYS * HEAD_DIM * 2);
-        copy_3d(sm.slot[slot.index], map, &sm.full[slot.index], 0, block * KEYS, head * COLUMN_BLOCKS, EVICT_LAST);
+        copy_3d(sm.slot[slot.index], map, &sm.full[slot.index], 0, block * KEYS, head * COLUMN_BLOCKS,
+                EVICT_LAST);
         slot.advance();
     }
 };
@@ -76,9 +81,11 @@ struct Consumer {
                             k_descriptor + (i / 4) * (KEYS * 128 / 16) + (i % 4) * 2, i > 0);
         wgmma_commit();
     }
-    __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const uint32_t (&p)[KEYS / 4], bool accumulate) {
+    __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const uint32_t (&p)[KEYS / 4],
+                                           bool accumulate) {
         await();
-        uint64_t v_descriptor = descriptor(shared_address(sm.slot[slot.index]), KEYS * 128, 1024, SWIZZLE_128);
+        uint64_t v_descriptor =
+            descriptor(shared_address(sm.slot[slot.index]), KEYS * 128, 1024, SWIZZLE_128);
         wgmma_hold(o);
         wgmma_fence();
 #pragma unroll
@@ -98,8 +105,8 @@ struct Rows {
     float maximum[2] = {NOTHING, NOTHING}, sum[2] = {0.0f, 0.0f};
 };
 
-__device__ __forceinline__ void softmax(const Shared& sm, int block, float scale, float (&s)[KEYS / 2], Rows& rows,
-                                        float (&factor)[2]) {
+__device__ __forceinline__ void softmax(const Shared& sm, int block, float scale, float (&s)[KEYS / 2],
+                                        Rows& rows, float (&factor)[2]) {
     uint32_t visible[2] = {sm.visible[2 * block], sm.visible[2 * block + 1]};
     if ((visible[0] & visible[1]) != 0xffffffffu) hide<KEYS>(s, visible);
     float top[2];
@@ -111,8 +118,8 @@ __device__ __forceinline__ void softmax(const Shared& sm, int block, float scale
 }
 
 // All key blocks of this thread block: o becomes the unnormalised output of the warpgroup's 64 rows.
-__device__ __forceinline__ void attend(Consumer& consumer, int first, int end, float scale, float (&o)[HEAD_DIM / 2],
-                                       Rows& rows) {
+__device__ __forceinline__ void attend(Consumer& consumer, int first, int end, float scale,
+                                       float (&o)[HEAD_DIM / 2], Rows& rows) {
     const Shared& sm = consumer.sm;
     float s[KEYS / 2], factor[2];
     uint32_t p[KEYS / 4];
@@ -141,7 +148,8 @@ __device__ __forceinline__ void attend(Consumer& consumer, int first, int end, f
         softmax(sm, block, scale, s, rows, factor);
         wgmma_hold(s);
         int following = next_block(sm, block, end);
-        // Also keeps the compiler from waiting for the values before the softmax, which is to overlap with them.
+        // Also keeps the compiler from waiting for the values before the softmax, which is to overlap with
+        // them.
         if (following < end) consumer.await();
         wgmma_wait<0>();
         wgmma_hold(o);
@@ -164,13 +172,15 @@ __device__ __forceinline__ void finish(Consumer& consumer, const CUtensorMap* ou
                                        const float (&o)[HEAD_DIM / 2], const Rows& rows) {
     constexpr int COUNT = HEAD_DIM / 4;  // sums of a thread in half of the columns
     Shared& sm = consumer.sm;
-    int t = threadIdx.x & 127, lane = t & 31, warpgroup = threadIdx.x / 128 - 1, row = 16 * (t / 32) + lane / 4;
+    int t = threadIdx.x & 127, lane = t & 31, warpgroup = threadIdx.x / 128 - 1,
+        row = 16 * (t / 32) + lane / 4;
     float4* sums = reinterpret_cast<float4*>(sm.q) + warpgroup * (COUNT / 4 * 128) + t;
     float2* statistics = sm.received + 64 * warpgroup;
     Receiver other(RANK ^ 1, &sm.received_full);
     const float *away = o + (RANK ^ 1) * COUNT, *kept = o + RANK * COUNT;
 #pragma unroll
-    for (int i = 0; i < COUNT; i += 4) other.send4(sums + i / 4 * 128, away[i], away[i + 1], away[i + 2], away[i + 3]);
+    for (int i = 0; i < COUNT; i += 4)
+        other.send4(sums + i / 4 * 128, away[i], away[i + 1], away[i + 2], away[i + 3]);
     if ((t & 3) == 0) {
         other.send2(&statistics[row], rows.maximum[0], rows.sum[0]);
         other.send2(&statistics[row + 8], rows.maximum[1], rows.sum[1]);
@@ -213,7 +223,8 @@ __device__ __forceinline__ void finish(Consumer& consumer, const CUtensorMap* ou
     }
 }
 
-__device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, int end, float scale, int group) {
+__device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, int end, float scale,
+                                        int group) {
     int rank = cluster_rank(), warpgroup = threadIdx.x / 128 - 1;
     Consumer consumer{sm, Slot(), descriptor_k_major(sm.q + warpgroup * 64 * 128)};
     float o[HEAD_DIM / 2];
@@ -225,8 +236,8 @@ __device__ __forceinline__ void consume(Shared& sm, const CUtensorMap* out_map, 
     else finish<1>(consumer, out_map, group, o, rows);
 }
 
-// The first warpgroup: looks which keys may be seen, and copies. Every thread block takes its first key block, seen
-// or not: no need to look first.
+// The first warpgroup: looks which keys may be seen, and copies. Every thread block takes its first key
+// block, seen or not: no need to look first.
 __device__ __forceinline__ void produce(Shared& sm, const CUtensorMap* q_map, const CUtensorMap* k_map,
                                         const CUtensorMap* v_map, const uint8_t* key_valid, int keys, int end,
                                         int group) {
@@ -235,7 +246,8 @@ __device__ __forceinline__ void produce(Shared& sm, const CUtensorMap* q_map, co
     Producer producer{sm, k_map, v_map, int(blockIdx.y), Slot()};
     if (threadIdx.x == 0) {
         barrier_expect(&sm.q_full, sizeof(sm.q));
-        copy_4d(sm.q, q_map, &sm.q_full, 0, 0, blockIdx.x / BLOCKS * ROWS / group, blockIdx.y * group * COLUMN_BLOCKS);
+        copy_4d(sm.q, q_map, &sm.q_full, 0, 0, blockIdx.x / BLOCKS * ROWS / group,
+                blockIdx.y * group * COLUMN_BLOCKS);
         producer.load(k_map, rank);
     }
     __syncwarp();
@@ -267,10 +279,12 @@ __device__ __forceinline__ void produce(Shared& sm, const CUtensorMap* q_map, co
     }
 }
 
-// Maps: q and out [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of 128 rows and 4 column
-// blocks, and of 64 and 2; k and v [64, keys, kv_heads·4], boxes of 64 keys and 4 column blocks. Grid: (2·tiles, kv_heads).
-__device__ __forceinline__ void run(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                                    const CUtensorMap* out_map, const uint8_t* key_valid, int keys, int group, float scale) {
+// Maps: q and out [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of 128
+// rows and 4 column blocks, and of 64 and 2; k and v [64, keys, kv_heads·4], boxes of 64 keys and 4 column
+// blocks. Grid: (2·tiles, kv_heads).
+__device__ __forceinline__ void run(const CUtensorMap* q_map, const CUtensorMap* k_map,
+                                    const CUtensorMap* v_map, const CUtensorMap* out_map,
+                                    const uint8_t* key_valid, int keys, int group, float scale) {
     extern __shared__ __align__(1024) uint8_t shared_memory[];
     Shared& sm = *reinterpret_cast<Shared*>(shared_memory);
     int end = (keys + KEYS - 1) / KEYS;
