@@ -1,7 +1,7 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: one thread brings tiles with the copy engine into a ring
-// of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
+// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: one thread brings tiles with the copy engine into a
+// ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
 // The warpgroups share the stages but never wait for each other, so that one multiplies while another writes.
 //
 // A cluster is SHARE × SPLIT blocks: SHARE neighbours along the rows load a part of the weight tile each and pass it
@@ -13,24 +13,8 @@ namespace flashrt {
 
 constexpr int STEP = 64;  // of k: 128 bytes, the width of the swizzle
 
-// All but the last waits are for data already under way.
-__device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity) {
-#ifdef FLASHRT_BOUNDED_WAITS
-    for (int tries = 0; tries < (1 << 22); ++tries) {
-        uint32_t done;
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(shared_address(barrier)), "r"(parity)
-                     : "memory");
-        if (done) return;
-    }
-    __trap();
-#else
-    barrier_wait(barrier, parity);
-#endif
-}
-
-// A copy that lands at the same place in every block of the cluster that `mask` names, and arrives at the barrier there.
+// A copy that lands at the same place in every block of the cluster that `mask` names, and arrives at the barrier
+// there.
 __device__ __forceinline__ void copy_2d_to_all(void* to, const CUtensorMap* map, uint64_t* barrier, int x, int y,
                                                uint16_t mask, uint64_t hint) {
     asm volatile(
@@ -114,7 +98,7 @@ __device__ __forceinline__ void load(const Shared<T>& s, const CUtensorMap* x_ma
             if (ahead > 0) {
                 --ahead;
             } else {
-                wait_phase(s.empty + ring.stage, ring.phase ^ 1);
+                barrier_wait(s.empty + ring.stage, ring.phase ^ 1);
                 barrier_expect(s.full + ring.stage, T::STAGE_BYTES);
                 load_weight(ring.stage, unit, step);
             }
@@ -138,7 +122,7 @@ __device__ __forceinline__ void multiply(const Shared<T>& s, const Work& w, Ring
         }
     };
     for (int step = w.begin; step < w.end; ++step) {
-        wait_phase(s.full + ring.stage, ring.phase);
+        barrier_wait(s.full + ring.stage, ring.phase);
         uint64_t a = descriptor_k_major(s.x(ring.stage) + group * 64 * 128);
         uint64_t b = descriptor_k_major(s.weight(ring.stage));
         wgmma_fence();
@@ -209,6 +193,7 @@ __device__ __forceinline__ void consume(const Shared<T>& s, const Work& w, const
             float own[T::OWN / 2];
             sum_splits(s, w, group, d, own);
             finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
+            break;  // one unit for each cluster: the sums have taken the place of the ring
         }
     }
 }

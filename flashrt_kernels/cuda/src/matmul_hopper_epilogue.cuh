@@ -22,7 +22,8 @@ struct Place {
     int rows;    // of the whole product
 };
 
-// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers don't have.
+// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers don't
+// have.
 template <int COUNT, int SIZE, int PORTION = 0>
 __device__ __forceinline__ void take_portion(const float (&d)[SIZE], float (&x)[COUNT], int portion) {
     if (portion == PORTION) {
