@@ -269,6 +269,8 @@ def page(result: Json) -> str:
 def main() -> None:
     from benchmarks.device.plot import draw
 
+    if not RESULT.is_file():
+        raise SystemExit(f"{RESULT} is missing; measure first, on an NVIDIA GPU: python -m benchmarks.run")
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     PAGE.write_text(page(result), encoding="utf-8")
     draw(result, {key: floor_of(result, key) for key in result["cases"]}, PLOT, PLOT_LIMIT_MS)

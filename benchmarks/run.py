@@ -39,6 +39,7 @@ from benchmarks.device.report import show_case
 from benchmarks.device.timing import Engine, Sensors, interleaved, load, sustained
 from flashrt_kernels.checkpoint.recipe import SIZES
 from flashrt_kernels.cuda import manifest
+from flashrt_ros.demo_setup import device_refusal
 
 RESULT = Path(__file__).resolve().parent / "results" / "device.json"
 TESTED = "device_run.json"  # beside it: which kernel sources ran on a GPU last
@@ -259,9 +260,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULT)
     a = parser.parse_args()
     if not torch.cuda.is_available():
-        parser.error(
-            "torch sees no CUDA device; this benchmark needs an NVIDIA GPU and a CUDA build of torch"
-        )
+        parser.error(device_refusal("cuda"))
     if a.workdir is not None and shutil.disk_usage(a.workdir).free < 9e9:
         parser.error(f"--workdir {a.workdir}: less than 9 GB free")
     options = Options(

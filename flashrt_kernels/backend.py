@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from flashrt_kernels import arena
+from flashrt_kernels.cuda import ask_driver, manifest
 from flashrt_kernels.errors import DeviceError
 from flashrt_kernels.kernel import Array, Kernel
 
@@ -170,11 +171,14 @@ BACKENDS = {
     "cuda": ("flashrt_kernels.cuda.backend", "CudaBackend"),
 }
 
+# What the second needs beside torch, as in setup.py. Named one by one: pip does not know what colcon built.
+CUDA_PACKAGES = ("cupy-cuda13x>=14.0,<15", "cuda-bindings>=13.0,<14")
+
 
 def backend_of(device: str, name: str = "device") -> Backend:
     """The backend of a device by its torch name.
 
-    Raises DeviceError where there is no such device, KernelBuildError where its kernels cannot be used.
+    Raises DeviceError where there is no such device, KernelBuildError for a GPU that is too old.
     """
     kind, _, index = device.partition(":")
     if kind not in BACKENDS or not (index.isdecimal() or device == kind):
@@ -183,13 +187,19 @@ def backend_of(device: str, name: str = "device") -> Backend:
         return CpuBackend()
     if not torch.cuda.is_available():
         cpu_build = torch.version.cuda is None
+        if not cpu_build and (driver := ask_driver.version()):
+            manifest.check_driver(driver)  # of an older one torch says no more than that it sees no GPU
         why = f"torch {torch.__version__} is a build for the CPU" if cpu_build else "torch sees no NVIDIA GPU"
-        raise DeviceError(f"{name} {device!r}: {why}; expected a GPU, its driver and a CUDA build of torch")
+        raise DeviceError(
+            f"{name} {device!r}: {why}; expected an NVIDIA GPU, driver R580 or newer and a build of torch "
+            "for CUDA 13 (in a clone: make install DEVICE=cuda; else see docs/build.md)"
+        )
     module, cls = BACKENDS[kind]
     try:
         made: Backend = getattr(import_module(module), cls)(device)
     except ModuleNotFoundError as error:
         raise DeviceError(
-            f"{name} {device!r}: Python module {error.name!r} is missing; pip install 'flashrt_ros[cuda]'"
+            f"{name} {device!r}: Python module {error.name!r} is missing; in a clone: make install "
+            f"DEVICE=cuda; else: pip install {' '.join(map(repr, CUDA_PACKAGES))}"
         ) from error
     return made

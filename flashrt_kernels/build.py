@@ -191,7 +191,13 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(families, architectures, out)
     if not jobs:
-        console.print(f"the kernels in {out} are up to date")
+        if any(images_of(family, architectures) for family in families):
+            console.print(f"the kernels in {out} are up to date", soft_wrap=True)
+        else:
+            names = ", ".join(
+                f"{family.name} ({', '.join(family.architectures)} alone)" for family in families
+            )
+            console.print(f"nothing to compile for these GPUs: {names}", soft_wrap=True)
         return
     nvcc, workers = find_nvcc(nvcc_path), workers or os.cpu_count() or 1
     console.print(
@@ -236,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KernelBuildError as error:
         print(f"flashrt_kernels.build: {error}", file=sys.stderr)
         return 1
-    except PermissionError as error:
+    except OSError as error:  # no permission, a read-only or full disk, a file where the folder should be
         print(f"flashrt_kernels.build: {error}; choose another folder with --out", file=sys.stderr)
         return 1
     return 0

@@ -34,7 +34,9 @@ def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | No
             num_inference_steps=config.num_inference_steps or None,
             progress=progress,
         )
-    except (DeviceError, KernelBuildError) as error:
+    except DeviceError as error:
+        raise ConfigError(str(error)) from error
+    except KernelBuildError as error:
         raise ConfigError(f"device '{config.device}' cannot be used: {error}") from error
     except (CheckpointError, OSError) as error:
         raise ConfigError(f"checkpoint '{config.checkpoint}' cannot be used: {error}") from error

@@ -119,7 +119,8 @@ class PolicyNode(LifecycleNode):
         quarters = 4 * done // total
         if quarters > self._loaded_quarters:
             self._loaded_quarters = quarters
-            self._step(f"configure 2/6: {done / 1e9:.1f} of {total / 1e9:.1f} GB of weights in place")
+            unit, name = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+            self._step(f"configure 2/6: {done / unit:.1f} of {total / unit:.1f} {name} of weights in place")
 
     def _bind(self, config: NodeConfig, policy: Any) -> None:
         self._step(f"configure 3/6: bind cameras and joints by name to {policy.name}")

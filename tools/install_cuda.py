@@ -63,7 +63,8 @@ def install(env: Environment, index: str) -> None:
         return
     if not gpus():
         raise BootstrapError(
-            "DEVICE=cuda: no NVIDIA GPU, or no driver, on this machine. DEVICE=cpu needs none."
+            "DEVICE=cuda: no NVIDIA GPU, or no driver, on this machine; install the driver (R580 or newer) "
+            "where there is a GPU. DEVICE=cpu needs neither."
         )
     ensure_torch(env, index)
     with env.interruptible():

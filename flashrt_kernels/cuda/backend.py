@@ -21,7 +21,7 @@ class CudaBackend:
     """One GPU with one private stream; the graphs of a policy share it."""
 
     def __init__(self, device: str = "cuda", options: CudaOptions | None = None) -> None:
-        """Raises GraphError without that GPU, KernelBuildError where its kernels cannot be used."""
+        """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.gpu = Gpu(torch.device(device), options or CudaOptions())
         self.device = self.gpu.device
         self.stream = torch.cuda.Stream(self.device)

@@ -25,7 +25,7 @@ class Gpu:
     """A GPU as launches see it; paths are chosen by capability, never by a list of names."""
 
     def __init__(self, device: torch.device, options: CudaOptions) -> None:
-        """Raises DeviceError without that GPU or with too old a driver."""
+        """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.index = torch.cuda.current_device() if device.index is None else device.index
         if self.index >= torch.cuda.device_count():
             raise DeviceError(f"device {device}: there are {torch.cuda.device_count()} GPUs, counted from 0")
@@ -34,6 +34,7 @@ class Gpu:
         properties = torch.cuda.get_device_properties(self.index)
         self.name: str = properties.name
         self.major, self.minor = properties.major, properties.minor
+        manifest.architecture_for((self.major, self.minor))  # raises for a GPU that is too old
         self.multiprocessors: int = properties.multi_processor_count
         most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         self.shared_memory: int = checked(

@@ -258,6 +258,24 @@ def test_without_a_gpu_the_architecture_must_be_named(
     assert "no NVIDIA GPU (or no driver)" in capsys.readouterr().err
 
 
+def test_a_family_that_these_gpus_cannot_have_is_not_called_up_to_date(
+    sources: Path, nvcc: Path, tmp_path: Path
+) -> None:
+    """Else `--family matmul_hopper` on an L4 seems to have worked."""
+    only = [manifest.families(sources)["matmul_hopper"]]
+    console = Console(file=io.StringIO(), width=200)
+    command.build(only, ["8.9"], tmp_path / "fatbin", nvcc, 1, console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "nothing to compile for these GPUs: matmul_hopper (9.0a alone)\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else a file where the folder should be ends in a traceback."""
+    (tmp_path / "file").touch()
+    assert command.main(["--arch", "8.9", "--out", str(tmp_path / "file" / "fatbin")]) == 1
+    assert "choose another folder with --out" in capsys.readouterr().err
+
+
 def test_the_gpus_are_asked_of_whoever_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else `--arch native` fails on a Jetson, whose nvidia-smi does not know the question."""
     smi = fake_tool(tmp_path / "bin" / "nvidia-smi", "#!{python}\nprint('9.0')\nprint('12.0')\n")

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from flashrt_kernels import CheckpointError, DeviceError, ObservationError, Policy, RawImage, load_policy
+from flashrt_kernels.backend import backend_of
 from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import MODES, make_normaliser
 from flashrt_kernels.models import MODELS
@@ -235,6 +236,21 @@ def test_device_that_does_not_exist_is_refused(device: str) -> None:
     """No silent fallback: a robot that should run on the GPU must not crawl on the CPU."""
     with pytest.raises(DeviceError, match=f"device '{device}'"):
         load_policy(TINY, tokenizer=TOKENIZER, device=device)
+
+
+def test_a_torch_that_cannot_use_the_gpu_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a newcomer knows that something is missing, and neither what nor the command that gets it."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.version.cuda", None)
+    with pytest.raises(DeviceError, match=r"is a build for the CPU; .* R580 .*make install DEVICE=cuda"):
+        backend_of("cuda")
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    monkeypatch.setattr("flashrt_kernels.cuda.ask_driver.version", lambda: 12040)
+    with pytest.raises(DeviceError, match=r"supports CUDA 12.4; 13.0 is needed"):
+        backend_of("cuda")
+    monkeypatch.setattr("flashrt_kernels.cuda.ask_driver.version", lambda: 0)
+    with pytest.raises(DeviceError, match="torch sees no NVIDIA GPU"):
+        backend_of("cuda")
 
 
 def test_contradictions_of_the_checkpoint_are_logged(

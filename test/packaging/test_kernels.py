@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from rich.console import Console
 
+from flashrt_kernels.backend import CUDA_PACKAGES
 from flashrt_kernels.cuda import manifest, toolchain
 from tools import check_kernels, install_cuda
 from tools.bootstrap import BootstrapError, Environment
@@ -73,6 +74,11 @@ def test_pins_satisfy_the_extras(constant: str, file: str) -> None:
     for text in setup_constant(constant):
         requirement = Requirement(text)
         assert pinned[requirement.name] in requirement.specifier
+
+
+def test_the_advice_where_cuda_packages_are_missing_is_the_extra() -> None:
+    """Else whoever follows the message installs versions that the package refuses."""
+    assert list(CUDA_PACKAGES) == setup_constant("CUDA")
 
 
 def test_the_compiler_wheels_are_complete_everywhere() -> None:
