@@ -54,4 +54,4 @@ clean: ## remove what builds, tests and runs leave behind; keeps the environment
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove the environments too
-	rm -rf .venv .venv-jazzy .venv-colcon .venv-wheel .venv-kernels
+	rm -rf .venv .venv-jazzy .venv-colcon .venv-wheel .venv-kernels .venv-python3.*
