@@ -191,11 +191,18 @@ template <Form FORM> __device__ __forceinline__ void normalise_any(const Row& r)
 
 using namespace flashrt;
 
+// Two blocks of 1024 threads where a multiprocessor holds 2048; the others hold 1536.
+#if __CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1100)
+constexpr int RMS_BLOCKS = 2;
+#else
+constexpr int RMS_BLOCKS = 1;
+#endif
+
 // <name>_<x>_<out>_block_<chunks>: one block per row, blockDim a multiple of 128, blockDim·4·chunks ≥ width.
 // …_warp_<chunks>: one warp per row, 128·chunks ≥ width. All addresses on four values, width a multiple of 4.
 // 32 registers of RMS let all rows of a prefix run at once.
 #define NORM(name, FORM, in, In, out, Out, chunks) \
-    extern "C" __global__ void __launch_bounds__(1024, FORM == RMS ? 2 : 1) \
+    extern "C" __global__ void __launch_bounds__(1024, FORM == RMS ? RMS_BLOCKS : 1) \
     name##_##in##_##out##_block_##chunks(Row row) { \
         normalise<FORM, false, In, Out, chunks>(row); \
     }
