@@ -242,6 +242,8 @@ class StaticGraph:
         self._check_arena(memory, layout)
         offsets = {placement.request.name: placement.offset for placement in layout.placements}
         self._plan, self._arena, self._offsets = layout, memory.arena, offsets
+        if self._program is not None:
+            self._program.close()  # planned before: a captured graph is freed by nobody else
         self._program = None
         needed = self._needed()
         steps = [Step(n.section, tuple(self._bind(n)), i in needed) for i, n in enumerate(self._nodes)]

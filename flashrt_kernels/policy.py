@@ -37,7 +37,7 @@ class Chunk:
 
     actions: float32 [horizon, D] in robot units.
     timings: milliseconds of prepare (host work and copies), vision, prefix, action, and their total; on a GPU
-    also gpu, from the first launch to the end of the last one.
+    also gpu, from the first launch to the end of the last one, and with taps only prepare and total.
     taps: copies of the intermediates that were asked for.
     """
 
@@ -157,8 +157,14 @@ class Policy:
         layouts = [graph.layout() for graph in graphs.values()]
         self._close_graphs()
         memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))
-        for graph in graphs.values():
-            graph.plan(memory=memory)
+        try:
+            for graph in graphs.values():
+                graph.plan(memory=memory)
+        except BaseException:
+            for graph in graphs.values():
+                graph.close()
+            del memory  # or the traceback keeps it
+            raise
         self._graphs, self.bound, self._last = graphs, bound, None
 
     def _close_graphs(self) -> None:
@@ -225,10 +231,11 @@ class Policy:
         check_noise(noise, self._noise_shape)
         ids = self._tokenise(instruction, state)
         graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
-        self._last = (graph, tuple(frames))
+        self._last = None  # until the pictures of this decision are there
         self._write(graph, frames, state, ids, noise)
         timings = {"prepare": 1e3 * (time.perf_counter() - start)}
         copies = graph.replay(taps or ())
+        self._last = (graph, tuple(frames))
         timings.update(graph.timings)
         actions = graph.read("actions")
         timings["total"] = 1e3 * (time.perf_counter() - start)
@@ -330,9 +337,11 @@ class Policy:
 
     def close(self) -> None:
         """Free weights, graphs and arena. The policy cannot decide any more."""
-        self._close_graphs()
-        self._model.weights.clear()
-        self._backend.release()
+        try:
+            self._close_graphs()
+        finally:
+            self._model.weights.clear()
+            self._backend.release()
 
     def _check_open(self) -> None:
         if not self._graphs:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -36,47 +37,60 @@ class CudaProgram:
         self.timings: dict[str, float] = {}
         self._steps, self._memory, self._inputs, self._stream = tuple(steps), memory, inputs, stream
         self._runs = sections(steps)
-        self._events = [checked(driver.cuEventCreate(0)) for _ in range(len(self._runs) + 1)]
+        self._events: list[Any] = []
         self._graph: Any = None
         self._executable: Any = None
-        self.replay_all({})
-        if graph:
-            self._capture()
-        self.replay()  # brings a captured graph onto the device
+        stream.wait_stream(torch.cuda.current_stream(stream.device))  # constants may still be on their way
+        try:
+            for _ in range(len(self._runs) + 1):
+                self._events.append(checked(driver.cuEventCreate(0)))
+            self.replay_all({})
+            if graph:
+                self._capture()
+            self.replay()  # brings a captured graph onto the device
+        except BaseException:
+            self.close()  # nobody else knows of it
+            raise
 
     # ---- replay ----
 
     def send(self, offset: int, bytes: int) -> None:
         """Start copying part of the page-locked inputs to the arena."""
-        part = slice(offset, offset + bytes)
         with torch.cuda.stream(self._stream):
-            self._memory.arena[part].copy_(self._memory.host[part], non_blocking=True)
+            self._copy(offset, offset + bytes)
 
     def replay(self) -> None:
         """Send the small inputs, run every needed launch and wait for the end."""
-        first, last = self._inputs
-        self.send(first, last - first)
-        if self._executable is None:
-            with torch.cuda.stream(self._stream):
-                self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_DEFAULT)
-        else:
-            checked(driver.cuGraphLaunch(self._executable, self._stream.cuda_stream))
-        self._stream.synchronize()
-        self._read_events()
+        # The stream also makes its GPU the current one of this thread, whichever that was.
+        with torch.cuda.stream(self._stream):
+            try:
+                self._copy(*self._inputs)
+                if self._executable is None:
+                    self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_DEFAULT)
+                else:
+                    checked(driver.cuGraphLaunch(self._executable, self._stream.cuda_stream))
+            finally:
+                self._stream.synchronize()  # whatever was raised: the host writes its inputs again
+            self._read_events()
+
+    def _copy(self, first: int, last: int) -> None:
+        self._memory.arena[first:last].copy_(self._memory.host[first:last], non_blocking=True)
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
-        """Launch every step one by one, also those that only taps need."""
-        first, last = self._inputs
-        self.send(first, last - first)
+        """Launch every step one by one, also those that only taps need; not timed, for taps wait."""
+        self.timings = {}
         with torch.cuda.stream(self._stream):
-            for tap in taps.get(0, ()):
-                tap()
-            for done, step in enumerate(self._steps, 1):
-                for launch in step.launches:
-                    launch()
-                for tap in taps.get(done, ()):
+            try:
+                self._copy(*self._inputs)
+                for tap in taps.get(0, ()):
                     tap()
-        self._stream.synchronize()
+                for done, step in enumerate(self._steps, 1):
+                    for launch in step.launches:
+                        launch()
+                    for tap in taps.get(done, ()):
+                        tap()
+            finally:
+                self._stream.synchronize()
 
     def _read_events(self) -> None:
         timings = dict.fromkeys((section for section, _ in self._runs), 0.0)
@@ -104,18 +118,31 @@ class CudaProgram:
         try:
             with torch.cuda.stream(self._stream):
                 self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
-        finally:
-            self._graph = checked(driver.cuStreamEndCapture(stream))
+        except BaseException:
+            _, unfinished = driver.cuStreamEndCapture(
+                stream
+            )  # the stream is of use again; what was raised counts
+            if unfinished is not None and int(unfinished):
+                driver.cuGraphDestroy(unfinished)
+            raise
+        self._graph = checked(driver.cuStreamEndCapture(stream))
         self._executable = checked(driver.cuGraphInstantiate(self._graph, 0))
         self.nodes = checked(driver.cuGraphGetNodes(self._graph, 0))[1]
         checked(driver.cuGraphUpload(self._executable, stream))
 
     def close(self) -> None:
-        """Destroy the graph and its events; launches and arena are let go of."""
+        """Destroy the graph and its events; launches and arena are let go of.
+
+        Waits for what was sent and never replayed: the arena's memory goes to others. Raises nothing: a GPU
+        that has failed said so before, and the rest is to be freed all the same.
+        """
+        with suppress(RuntimeError):
+            self._stream.synchronize()
         if self._executable is not None:
-            checked(driver.cuGraphExecDestroy(self._executable))
-            checked(driver.cuGraphDestroy(self._graph))
+            driver.cuGraphExecDestroy(self._executable)
+        if self._graph is not None:
+            driver.cuGraphDestroy(self._graph)
         for event in self._events:
-            checked(driver.cuEventDestroy(event))
+            driver.cuEventDestroy(event)
         self._graph = self._executable = None
         self._steps, self._runs, self._events = (), [], []

@@ -1,0 +1,93 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What a policy holds after something failed half-way: what is left on a GPU is gone until the restart."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from flashrt_kernels import ObservationError, arena
+from flashrt_kernels.activation import silu
+from flashrt_kernels.backend import CpuBackend, CpuProgram, Step
+from flashrt_kernels.graph import StaticGraph
+from test.kernels.policies import STATE, TOP, act, load, picture
+
+
+class Counting(CpuBackend):
+    """Programs that say when they are closed; making one fails when `left` have been made."""
+
+    def __init__(self, left: int = 100) -> None:
+        self.left, self.open, self.released = left, 0, 0
+
+    def program(
+        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+    ) -> CpuProgram:
+        backend = self
+        if not self.left:
+            raise MemoryError(name)
+
+        class Program(CpuProgram):
+            def close(self) -> None:
+                super().close()
+                backend.open -= 1
+
+            def replay(self) -> None:
+                if backend.left < 0:
+                    raise RuntimeError("the GPU fell off the bus")
+                super().replay()
+
+        self.left -= 1
+        self.open += 1
+        return Program(steps)
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_load_that_fails_half_way_frees_what_it_made() -> None:
+    """A node that is configured again after a failure must find the memory of the first try."""
+    backend = Counting(left=1)
+    with pytest.raises(MemoryError):
+        load(device=backend)
+    assert (backend.open, backend.released) == (0, 1)
+
+
+def test_binding_that_fails_half_way_frees_what_it_made() -> None:
+    """The policy is closed then, and says so; its graphs are not left on the GPU."""
+    backend = Counting()
+    policy = load(device=backend)
+    backend.left = 1
+    with pytest.raises(MemoryError):
+        policy.bind([TOP])
+    assert backend.open == 0
+    with pytest.raises(RuntimeError, match="closed"):
+        act(policy)
+    policy.close()
+
+
+def test_no_pictures_of_a_decision_that_failed() -> None:
+    """Else those of an earlier decision pass for what the model saw when it failed."""
+    backend = Counting()
+    policy = load(device=backend)
+    act(policy)
+    assert policy.model_images()
+    with pytest.raises(ObservationError):
+        policy.decide(images={TOP: picture(1)}, state=STATE[:2], instruction="go")
+    assert policy.model_images()  # nothing was written yet
+    backend.left = -1
+    with pytest.raises(RuntimeError, match="fell off"):
+        act(policy)
+    assert policy.model_images() == {}
+    policy.close()
+
+
+def test_graph_that_is_planned_again_lets_go_of_the_first_plan() -> None:
+    """Its captured graph would stay on the GPU, and nobody could free it."""
+    backend = Counting()
+    g = StaticGraph("g", backend)
+    g.output("y", g.call(silu, x=g.input("x", (2, 3), torch.float32)))
+    g.plan()
+    g.plan(reuse=False)
+    assert backend.open == 1
+    g.close()
+    assert backend.open == 0
