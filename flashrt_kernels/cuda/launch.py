@@ -28,13 +28,15 @@ def as_argument(value: Any) -> tuple[Any, int]:
     """What keeps an argument alive, and the address of its value.
 
     Tensors become device pointers, None a null pointer, ints int32, floats float32; ctypes values are taken
-    as they are, and a TensorMap by its `address`.
+    as they are, and a TensorMap by its `address`. Raises OverflowError for an int that is wider.
     """
     if isinstance(value, torch.Tensor):
         value = ctypes.c_void_p(value.data_ptr())
     elif value is None:
         value = ctypes.c_void_p(0)
     elif isinstance(value, bool | int):
+        if not -(1 << 31) <= value < 1 << 31:  # ctypes would cut it
+            raise OverflowError(f"kernel argument {value}; expected an int32")
         value = ctypes.c_int32(value)
     elif isinstance(value, float):
         value = ctypes.c_float(value)
@@ -91,4 +93,7 @@ class Launch:
         self._config.hStream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
         (status,) = driver.cuLaunchKernelEx(self._config, self._function, self._address, 0)
         if status != driver.CUresult.CUDA_SUCCESS:
-            raise CudaError(f"launch of {self.name}: {checked((status,))}")
+            try:
+                checked((status,))
+            except CudaError as error:
+                raise CudaError(f"launch of {self.name}: {error}") from None

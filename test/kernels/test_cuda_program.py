@@ -1,0 +1,167 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Captured programs where something fails, against a driver that only counts."""
+
+import ctypes
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from flashrt_kernels import arena
+from flashrt_kernels.backend import Step
+
+STUBBED = ("flashrt_kernels.cuda.launch", "flashrt_kernels.cuda.program")
+
+
+class Driver(ModuleType):
+    """Every call succeeds and is counted, but for those in `fails`."""
+
+    CUresult = SimpleNamespace(CUDA_SUCCESS=0)
+    CUevent_record_flags = SimpleNamespace(CU_EVENT_RECORD_DEFAULT=0, CU_EVENT_RECORD_EXTERNAL=1)
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
+    CUlaunchAttributeID = SimpleNamespace(
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6
+    )
+
+    def __init__(self) -> None:
+        super().__init__("cuda.bindings.driver")
+        self.calls: Counter[str] = Counter()
+        self.fails: set[str] = set()
+        results = {
+            "cuEventCreate": 1,
+            "cuStreamEndCapture": 2,
+            "cuGraphInstantiate": 3,
+            "cuGraphGetNodes": ([], 5),
+            "cuEventElapsedTime": 0.5,
+        }
+        names = "cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch"
+        for name in [*results, *names.split(), "cuGraphDestroy", "cuGraphExecDestroy", "cuLaunchKernelEx"]:
+            setattr(self, name, self.call(name, results.get(name)))
+        self.CUlaunchConfig = self.CUlaunchAttribute = self.structure
+        self.CUfunction = self.CUstream = int
+
+    @staticmethod
+    def structure() -> SimpleNamespace:
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
+
+    def call(self, name: str, result: Any) -> Any:
+        def called(*arguments: Any) -> tuple[Any, ...]:
+            self.calls[name] += 1
+            if name in self.fails:
+                return (1,) if result is None else (1, None)
+            values = () if result is None else result if isinstance(result, tuple) else (result,)
+            return (0, *values)
+
+        return called
+
+    def cuGetErrorString(self, status: int) -> tuple[int, bytes]:
+        return 0, b"out of luck"
+
+
+class Stream:
+    """What a program asks of its private stream."""
+
+    cuda_stream, device = 7, torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def wait_stream(self, other: object) -> None:
+        pass
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """flashrt_kernels.cuda.{launch,program} over a driver that counts."""
+    fake = Driver()
+    bindings = ModuleType("cuda.bindings")
+    bindings.driver = fake  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings)):
+            patch.setitem(sys.modules, name, module)
+        kept = {name: sys.modules.pop(name) for name in STUBBED if name in sys.modules}
+        patch.setattr("torch.cuda.current_stream", lambda device=None: SimpleNamespace(cuda_stream=0))
+        patch.setattr("torch.cuda.stream", lambda stream: pytest.MonkeyPatch.context())
+        yield fake
+    for name in STUBBED:
+        sys.modules.pop(name, None)
+    sys.modules.update(kept)
+
+
+def program(launches: list[Any], graph: bool = True, stream: Stream | None = None) -> Any:
+    """A program of one section over an arena of 256 bytes."""
+    memory = arena.allocate(256)
+    module = import_module("flashrt_kernels.cuda.program")
+    steps = [Step("vision", tuple(launches), True)]
+    return module.CudaProgram("g", steps, memory, (0, 64), stream or Stream(), graph)
+
+
+def test_closed_program_gives_everything_back(driver: Driver) -> None:
+    """A policy that is loaded again and again must not fill the GPU with graphs and events."""
+    made = program([lambda: None])
+    assert (made.nodes, list(made.timings)) == (5, ["vision", "gpu"])
+    made.close()
+    assert driver.calls["cuEventDestroy"] == driver.calls["cuEventCreate"] == 2
+    assert driver.calls["cuGraphDestroy"] == driver.calls["cuGraphExecDestroy"] == 1
+    made.close()
+    assert driver.calls["cuGraphDestroy"] == 1
+
+
+@pytest.mark.parametrize(
+    "fails", ["cuGraphInstantiate", "cuGraphLaunch", "cuEventElapsedTime", "cuStreamBeginCapture"]
+)
+def test_program_that_cannot_be_made_leaves_nothing(driver: Driver, fails: str) -> None:
+    """Nobody holds it, so nobody would ever free its events and its graph."""
+    driver.fails = {fails}
+    with pytest.raises(RuntimeError, match="out of luck"):
+        program([lambda: None])
+    assert driver.calls["cuEventDestroy"] == driver.calls["cuEventCreate"]
+    assert driver.calls["cuGraphDestroy"] == driver.calls["cuStreamEndCapture"]
+
+
+def test_launch_that_fails_in_a_capture_ends_it_and_is_named(driver: Driver) -> None:
+    """A stream that still captures refuses every later policy; an unnamed error cannot be reported."""
+    launch = import_module("flashrt_kernels.cuda.launch").Launch(1, (1,), 32, [0], name="rms_norm")
+
+    def only_eagerly() -> None:
+        driver.fails = {"cuLaunchKernelEx"} if driver.calls["cuStreamBeginCapture"] else set()
+        launch()
+
+    with pytest.raises(RuntimeError, match="launch of rms_norm: CUDA: out of luck"):
+        program([only_eagerly])
+    assert driver.calls["cuStreamBeginCapture"] == driver.calls["cuStreamEndCapture"] == 1
+    assert driver.calls["cuGraphDestroy"] == 1
+
+
+def test_replay_that_fails_has_ended_when_it_raises(driver: Driver) -> None:
+    """Else the next observation is written over inputs that are still being copied."""
+    stream = Stream()
+    made = program([lambda: None], stream=stream)
+    before, driver.fails = stream.waits, {"cuGraphLaunch"}
+    with pytest.raises(RuntimeError, match="out of luck"):
+        made.replay()
+    assert stream.waits == before + 1
+
+
+def test_tapped_replay_does_not_show_the_times_of_another(driver: Driver) -> None:
+    """Times of some earlier decision look like those of this one."""
+    made = program([lambda: None])
+    made.replay_all({})
+    assert made.timings == {}
+
+
+def test_argument_wider_than_int32_is_refused(driver: Driver) -> None:
+    """ctypes cuts it in silence, and the kernel works on a part of the array."""
+    as_argument = import_module("flashrt_kernels.cuda.launch").as_argument
+    with pytest.raises(OverflowError, match=r"2147483648; expected an int32"):
+        as_argument(1 << 31)
+    kept, address = as_argument(-(1 << 31))
+    assert ctypes.c_int32.from_address(address).value == kept.value == -(1 << 31)
