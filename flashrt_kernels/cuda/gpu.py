@@ -13,12 +13,15 @@ from cuda.bindings import driver
 from flashrt_kernels.cuda import manifest
 from flashrt_kernels.cuda.launch import checked
 from flashrt_kernels.cuda.options import CudaOptions
-from flashrt_kernels.errors import DeviceError, GraphError
+from flashrt_kernels.errors import DeviceError, GraphError, KernelBuildError
 
 log = logging.getLogger(__name__)
 
 # (device index, family) → module, loaded once in a process; a module holds code only, no policy's data
 _MODULES: dict[tuple[int, str], Any] = {}
+# (device index, family, kernel) → bytes of dynamic shared memory that it may use: a property of the loaded
+# kernel, so of the process; a second policy that needs less must not take it from the first
+_SHARED: dict[tuple[int, str, str], int] = {}
 
 
 class Gpu:
@@ -43,7 +46,6 @@ class Gpu:
         self.hopper = (self.major, self.minor) == (9, 0)
         self.pdl = options.pdl and self.major >= 9
         self._functions: dict[tuple[str, str], Any] = {}
-        self._shared: dict[tuple[str, str], int] = {}
 
     def function(self, family: str, name: str, shared: int = 0) -> int:
         """Handle (CUfunction) of a kernel, allowed to use `shared` bytes of dynamic shared memory."""
@@ -52,13 +54,14 @@ class Gpu:
             with cupy.cuda.Device(self.index):
                 self._functions[key] = self._module(family).get_function(name)
         function = self._functions[key]
-        if shared > max(self._shared.get(key, 0), 48 << 10):
+        allowed = (self.index, family, name)
+        if shared > max(_SHARED.get(allowed, 0), 48 << 10):
             if shared > self.shared_memory:
                 raise GraphError(
                     f"{name}: {shared} bytes of shared memory; {self.name} has {self.shared_memory}"
                 )
             function.max_dynamic_shared_size_bytes = shared
-            self._shared[key] = shared
+            _SHARED[allowed] = shared
         handle: int = function.kernel.ptr
         return handle
 
@@ -66,6 +69,11 @@ class Gpu:
         key = (self.index, family)
         if key not in _MODULES:
             path = manifest.check(family)
+            if not manifest.usable(family, (self.major, self.minor)):
+                raise KernelBuildError(
+                    f"kernels of family {family} are not built for {self.name}, capability "
+                    f"{self.major}.{self.minor}; run: {manifest.COMMAND}"
+                )
             if not manifest.covers(family, (self.major, self.minor)):
                 log.warning(
                     "%s: family %s is not compiled for capability %d.%d: the driver translates it once",
