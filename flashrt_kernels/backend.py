@@ -47,7 +47,7 @@ def sections(steps: Sequence[Step]) -> list[tuple[str, list[Launch]]]:
 class Program(Protocol):
     """The bound steps of one graph over one memory."""
 
-    timings: dict[str, float]  # milliseconds by section in the last replay
+    timings: dict[str, float]  # milliseconds by section in the last replay; empty where it was not timed
 
     def send(self, offset: int, bytes: int) -> None:
         """Start bringing part of the input block, as it is in host memory now, to the device."""
@@ -165,6 +165,8 @@ class CpuProgram:
         self._steps, self._runs = (), []
 
 
+MAX_INDEX = 127  # of a device; torch cuts larger ones: its cuda:256 is cuda:0
+
 # Kind of device → module and class; a module is imported when a graph for its device is made.
 BACKENDS = {
     "cpu": ("flashrt_kernels.backend", "CpuBackend"),
@@ -181,7 +183,8 @@ def backend_of(device: str, name: str = "device") -> Backend:
     Raises DeviceError where there is no such device, KernelBuildError for a GPU that is too old.
     """
     kind, _, index = device.partition(":")
-    if kind not in BACKENDS or not (index.isdecimal() or device == kind):
+    numbered = index.isascii() and index.isdecimal() and index == str(int(index))
+    if kind not in BACKENDS or not (device == kind or (numbered and int(index) <= MAX_INDEX)):
         raise DeviceError(f"{name} {device!r}: expected one of cpu, cuda, cuda:1, …")
     if kind == "cpu":
         return CpuBackend()

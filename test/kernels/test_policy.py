@@ -231,7 +231,7 @@ def test_option_that_cannot_be_used_is_refused(case: str) -> None:
         load_policy(**({"folder": TINY, "tokenizer": TOKENIZER} | options))
 
 
-@pytest.mark.parametrize("device", ["cuda:77", "abacus", "cuda:x"])
+@pytest.mark.parametrize("device", ["cuda:77", "abacus", "cuda:x", "cuda:256", "cuda:01", "cuda:²"])
 def test_device_that_does_not_exist_is_refused(device: str) -> None:
     """No silent fallback: a robot that should run on the GPU must not crawl on the CPU."""
     with pytest.raises(DeviceError, match=f"device '{device}'"):
