@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from flashrt_kernels.buffer import Buffer
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import Kernel
@@ -70,7 +71,17 @@ def maker(kernel: Kernel) -> Maker:
 
 
 def scratch(kernel: Kernel, gpu: Gpu, arguments: Mapping[str, Any], parameters: Parameters) -> int:
-    """Bytes of scratch memory of a call, from arguments that have shape and dtype."""
+    """Bytes of scratch memory of a call, from arguments that have shape and dtype.
+
+    Raises GraphError for a matmul weight that the graph computes: the kernels read weights before the kernel
+    in front of them has ended (programmatic dependent launch).
+    """
+    weight = arguments.get("weight")
+    if kernel.name.startswith("matmul") and isinstance(weight, Buffer) and weight.storage.kind == "buffer":
+        raise GraphError(
+            f"{kernel.name}: weight {weight.storage.name!r} is written by the graph itself; "
+            "expected a constant or an input"
+        )
     sizer = _SIZERS.get(kernel.name)
     if sizer is None:
         return 0

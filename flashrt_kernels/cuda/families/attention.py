@@ -13,6 +13,7 @@ from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors, l
 from flashrt_kernels.cuda.families import attention_hopper as hopper
 from flashrt_kernels.cuda.families import attention_portable as portable
 from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.errors import GraphError
 
 Launches = list[Callable[[], Any]]
 
@@ -40,9 +41,23 @@ def facts(a: Tensors) -> tuple[Shapes, Dtypes]:
     )
 
 
+def check_keys(keys: int) -> None:
+    """Raises GraphError where there are none."""
+    if not keys:
+        raise GraphError("attention: there are no keys; expected at least one")
+
+
+def check_out(out: torch.Tensor, head_dim: int) -> None:
+    """Raises GraphError: the tensor cores' kernels write two values at a time, as whole heads allow."""
+    pair = 2 * out.itemsize
+    if head_dim % 8 == 0 and (off := out.data_ptr() % pair):
+        raise GraphError(f"attention: out starts {off} bytes off; expected {pair}-byte alignment on a GPU")
+
+
 @workspace(attention)
 def attention_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> int:
     """Bytes for partial results where keys are split."""
+    check_keys((shapes["k"] or (0,))[0])
     if attention_on_hopper(gpu, shapes, dtypes, p):
         return 0
     return portable.attention_scratch(gpu, shapes, dtypes, p)
@@ -51,6 +66,10 @@ def attention_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -
 @launches(attention)
 def launch_attention(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
     """softmax(q·kᵀ / √head_dim)·v per head."""
+    if not a["out"].numel():
+        return []
+    check_keys(a["k"].shape[0])
+    check_out(a["out"], p["head_dim"])
     if attention_on_hopper(gpu, *facts(a), p):
         return list(hopper.launch_attention(gpu, a, p))
     return list(portable.launch_attention(gpu, a, p, memory))
@@ -67,6 +86,9 @@ def self_attention_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Paramete
 @launches(self_attention)
 def launch_self_attention(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
     """Attention of a fused projection to itself."""
+    if not a["out"].numel():
+        return []
+    check_out(a["out"], p["head_dim"])
     if self_attention_on_hopper(gpu, *facts(a), p):
         return list(hopper.launch_self_attention(gpu, a, p))
     return list(portable.launch_self_attention(gpu, a, p, memory))

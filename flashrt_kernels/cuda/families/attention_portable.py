@@ -90,7 +90,9 @@ def ceil_div(a: int, b: int) -> int:
 def parts_of(gpu: Gpu, kernel: Variant, rows: int, heads: int, keys: int) -> int:
     """Into how many parts the keys are split, so that few rows use all multiprocessors. rows: of one head."""
     tiles = ceil_div(keys, kernel.keys)
-    blocks = ceil_div(rows, kernel.rows) * heads
+    blocks = max(1, ceil_div(rows, kernel.rows) * heads)
+    if not tiles:
+        return 1
     wanted = max(1, min(gpu.multiprocessors // blocks, ceil_div(tiles, kernel.groups), MOST_PARTS))
     return ceil_div(tiles, ceil_div(tiles, wanted))  # none of them empty
 
