@@ -1,12 +1,11 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Every kernel of a full-size Pi0.5 alone, at the sizes of a decision: time, rate, share of what is possible.
 
-Usage: python -m benchmarks.kernels [--cases 3v-968-50 …] [--workdir DIR] [--out FILE] [--table]
+Usage: python -m benchmarks.kernels [--cases 3v-968-50 …] [--workdir DIR] [--out FILE] [--library]
 
 Each call runs many times in one CUDA graph of dependent launches, on arrays that take turns and do not fit
 into the cache together. Beside it: torch.mm for products and scaled_dot_product_attention, without their
-epilogues. --table also measures every product through cuBLASLt and writes
-flashrt_kernels/cuda/matmul_choices.json: the products for which the library is faster than our kernel.
+epilogues. --library also measures every product through cuBLASLt with our epilogue as a kernel behind it.
 """
 
 from __future__ import annotations
@@ -39,11 +38,8 @@ from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.policy import Policy, load_policy
 
 OUT = Path(__file__).resolve().parent / "results" / "kernels.json"
-CHOICES = Path(families.__file__).resolve().parent.parent / "matmul_choices.json"
-KINDS = {"matmul": 0, "matmul_gelu_mul": 1, "matmul_rope_qkv": 2}
 CACHE_FACTOR = 2  # arrays in turn take this many times the L2 cache
 MOST_SETS, LAUNCHES = 64, 128
-GAIN = 0.97  # the library enters the table when it needs less than this share of our time
 
 Run = Callable[[], object]
 
@@ -110,7 +106,7 @@ def measure(
         "kernel": call.kernel.name,
         "size": call.words,
         "count": count,
-        "us": round(graph_us([launches(gpus["auto"], call, arrays) for arrays in sets]), 3),
+        "us": round(graph_us([launches(gpus["own"], call, arrays) for arrays in sets]), 3),
     }
     compared = [library(call, arrays) for arrays in sets]
     if all(compared):
@@ -121,10 +117,8 @@ def measure(
         "tb_s": round(call.bytes / row["us"] / 1e6, 3),
         "of_ceiling": round(floor_us / row["us"], 3),
     }
-    if call.product and "own" in gpus:
-        row["product"] = [KINDS[call.kernel.name], *call.product]
-        for name in ("own", "cublaslt"):
-            row[f"{name}_us"] = round(graph_us([launches(gpus[name], call, arrays) for arrays in sets]), 3)
+    if call.product and "cublaslt" in gpus:
+        row["cublaslt_us"] = round(graph_us([launches(gpus["cublaslt"], call, arrays) for arrays in sets]), 3)
     return row
 
 
@@ -136,7 +130,7 @@ def calls(policy: Policy, case: Case) -> Counter[KernelCall]:
 def measure_all(
     counted: Counter[KernelCall], options: Sequence[str], ceilings: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """A row for every call. options: of `CudaOptions.matmul`, `auto` among them."""
+    """A row for every call. options: of `CudaOptions.matmul`, `own` among them."""
     gpus = {name: CudaBackend("cuda", CudaOptions(matmul=name)).gpu for name in options}  # type: ignore[arg-type]
     limits = (ceilings["tflops"][SUSTAINED_SHAPE], ceilings["tb_s"]["read"])
     return [measure(call, count, gpus, limits) for call, count in counted.items()]
@@ -179,21 +173,6 @@ def show(console: Console, case: Case, rows: list[dict[str, Any]]) -> None:
         )
 
 
-def write_choices(rows: list[dict[str, Any]]) -> int:
-    """Products for which the library is faster, with both times; returns how many."""
-    chosen = {}
-    for row in rows:
-        if "cublaslt_us" in row and row["cublaslt_us"] < GAIN * row["own_us"]:
-            kind, size = row["product"][0], row["product"][1:]
-            times = {"own_us": row["own_us"], "cublaslt_us": row["cublaslt_us"]}
-            chosen[tuple(row["product"])] = (
-                dict(zip(("rows", "n", "k"), size, strict=True), kind=kind) | times
-            )
-    entries = [chosen[key] for key in sorted(chosen)]
-    CHOICES.write_text(json.dumps({"cublaslt": entries}, indent=1) + "\n", encoding="utf-8")
-    return len(entries)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -201,12 +180,12 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["3v-968-50", "2v-532-10"])
     parser.add_argument("--workdir", type=Path, help="where the checkpoint is written")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true", help="write matmul_choices.json")
+    parser.add_argument("--library", action="store_true", help="products through cuBLASLt as well")
     a = parser.parse_args()
     cases = [CASES[key] for key in a.cases]
     console = Console(width=150)
     found = ceilings.measure()
-    options = ("auto", "own", "cublaslt") if a.table else ("auto",)
+    options = ("own", "cublaslt") if a.library else ("own",)
     result: dict[str, Any] = {"ceilings": found, "cases": {}}
     with tempfile.TemporaryDirectory(dir=a.workdir) as folder:
         folders = write_checkpoints(Path(folder), cases, "full")
@@ -222,9 +201,6 @@ def main() -> None:
         result["cases"][case.key] = rows
         show(console, case, rows)
         a.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if a.table:
-        every = [row for rows in result["cases"].values() for row in rows]
-        console.print(f"{write_choices(every)} products are faster through cuBLASLt: {CHOICES}")
 
 
 if __name__ == "__main__":

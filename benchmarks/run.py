@@ -125,7 +125,7 @@ class Run:
             return []
         from benchmarks import kernels
 
-        rows = kernels.measure_all(kernels.calls(mine[0].policy, case), ("auto",), self.ceilings)
+        rows = kernels.measure_all(kernels.calls(mine[0].policy, case), ("own",), self.ceilings)
         kernels.show(self.console, case, rows)
         return rows
 
@@ -133,7 +133,7 @@ class Run:
         """Engine name → how to make it."""
         first = case is self.options.cases[0]
         found: dict[str, Callable[[], Engine]] = {}
-        for variant in ((OURS, *ABLATIONS) if first else (OURS, ABLATIONS[0])) if self.options.ours else ():
+        for variant in ((OURS, *ABLATIONS) if first else (OURS,)) if self.options.ours else ():
             found[variant.name] = self.ours(case, task.example, variant)
         peers = PEERS if self.options.peers else ()
         for peer in (*peers, *(self.options.slow_peers if first else ())):

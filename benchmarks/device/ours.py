@@ -34,7 +34,6 @@ class Variant:
 
 OURS = Variant("flashrt_ros bf16", "as installed")
 ABLATIONS = (
-    Variant("flashrt_ros bf16, own matmuls", "no library in any product", {"matmul": "own"}),
     Variant("flashrt_ros bf16, cuBLASLt matmuls", "the library in every product", {"matmul": "cublaslt"}),
     Variant("flashrt_ros bf16, no PDL", "every kernel waits for the end of the one before", {"pdl": False}),
     Variant("flashrt_ros bf16, no graph", "every kernel launched from Python", {"graph": False}),

@@ -33,10 +33,11 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "embedding": lambda spec: (0.0, 1.0 / math.sqrt(spec.shape[-1])),
     "rms_norm": lambda spec: (0.0, 0.1),  # Gemma multiplies by 1 + w
     "layer_norm": lambda spec: (1.0, 0.1),
-    # Gains. Before q and k they sharpen attention: a few words and digits must not drown among hundreds of image
-    # tokens. But gains also carry rounding on: with 1.3 in SigLIP and 1.0 before Gemma's MLP, keys and values of
-    # a full-size policy are off by 1.3 to 1.7 % in bf16 with exact kernels; with 1.8 it is chaotic (26 %).
-    # With these they stay within 1 %, and another state, instruction or camera moves the actions by 10 times more.
+    # Gains. Before q and k they sharpen attention: a few words and digits must not drown among hundreds of
+    # image tokens. But gains also carry rounding on: with 1.3 in SigLIP and 1.0 before Gemma's MLP, keys
+    # and values of a full-size policy are off by 1.3 to 1.7 % in bf16 with exact kernels; with 1.8 it is
+    # chaotic (26 %). With these they stay within 1 %, and another state, instruction or camera moves the
+    # actions by 10 times more.
     "attention_rms_norm": lambda spec: (0.3, 0.1),
     "attention_layer_norm": lambda spec: (0.7, 0.1),
     "mlp_rms_norm": lambda spec: (-0.5, 0.1),

@@ -9,13 +9,13 @@ from typing import Literal
 class CudaOptions:
     """Ways to launch; the default is the fastest that was measured.
 
-    matmul: `auto` takes for each shape what the table of measured times says, `own` never a library,
-    `portable` the kernels that run on every GPU, `cublaslt` the library for every bf16 product.
-    attention: `auto` by the GPU's capability, `portable` the kernels that run on every GPU.
+    matmul: `own` our kernels, by the GPU's capability; `portable` those that run on every GPU; `cublaslt` the
+    library for every bf16 product, with an epilogue kernel behind it.
+    attention: `own` by the GPU's capability, `portable` the kernels that run on every GPU.
     pdl: programmatic dependent launch, where the GPU has it. graph: replay one captured CUDA graph.
     """
 
-    matmul: Literal["auto", "own", "portable", "cublaslt"] = "auto"
-    attention: Literal["auto", "portable"] = "auto"
+    matmul: Literal["own", "portable", "cublaslt"] = "own"
+    attention: Literal["own", "portable"] = "own"
     pdl: bool = True
     graph: bool = True

@@ -12,7 +12,7 @@ from test.cuda.support import check, gpu, random, requires_cuda
 pytestmark = requires_cuda
 
 BF16, FP32 = torch.bfloat16, torch.float32
-path = pytest.mark.parametrize("path", ["auto", "portable"])  # CudaOptions.attention
+path = pytest.mark.parametrize("path", ["own", "portable"])  # CudaOptions.attention
 dtype = pytest.mark.parametrize("dtype", [FP32, BF16], ids=str)
 
 

@@ -14,7 +14,7 @@ pytestmark = requires_cuda
 
 BF16, FP32 = torch.bfloat16, torch.float32
 DTYPES = (FP32, BF16)
-PATHS = ("auto", "own", "portable", "cublaslt")  # CudaOptions.matmul
+PATHS = ("own", "portable", "cublaslt")  # CudaOptions.matmul
 path = pytest.mark.parametrize("path", PATHS)
 
 # (rows, n, k) of no model: beside every tile's edges, fewer than a tile, one of each

@@ -21,7 +21,7 @@ from test.kernels.policies import STATE, TINY, TOKENIZER, TOP, WRIST, picture
 
 pytestmark = requires_cuda
 KINDS: dict[str, dict[str, Any]] = {
-    "auto": {},
+    "own": {},
     "portable": {"matmul": "portable", "attention": "portable"},
     "library": {"matmul": "cublaslt"},
     "no PDL": {"pdl": False},

@@ -9,10 +9,8 @@ epilogue kernel).
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,12 +20,13 @@ from flashrt_kernels.cuda.families import matmul_hopper as hopper
 from flashrt_kernels.cuda.families import matmul_portable as portable
 from flashrt_kernels.cuda.families import matmul_stream as stream
 from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.errors import GraphError
+from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
 
 Launches = list[Callable[[], Any]]
 ACTIVATION_CODES = {"none": 0, "gelu_tanh": 1, "gelu_erf": 2, "silu": 3}  # Activation of common.cuh
 PLAIN, GELU_MUL, ROPE_QKV = range(3)  # EpilogueKind of epilogue.cuh
-CHOICES = Path(__file__).resolve().parent.parent / "matmul_choices.json"
 
 
 class Epilogue(ctypes.Structure):
@@ -66,23 +65,13 @@ class Product(NamedTuple):
 # ---- which path ----
 
 
-@lru_cache(maxsize=1)
-def library_is_faster() -> frozenset[tuple[int, int, int, int]]:
-    """(kind, rows, n, k) for which cuBLASLt and an epilogue were measured faster than our kernel."""
-    table = json.loads(CHOICES.read_text(encoding="utf-8"))
-    return frozenset((row["kind"], row["rows"], row["n"], row["k"]) for row in table["cublaslt"])
-
-
 def path_of(gpu: Gpu, product: Product) -> str:
     """The path that a product takes on this GPU."""
     kind, rows, n, k, x, weight = product
     if not portable.fits_portable(x, weight, k):
         return "generic"
     wanted = gpu.options.matmul
-    library = wanted == "cublaslt" or (
-        wanted == "auto" and gpu.hopper and (kind, rows, n, k) in library_is_faster()
-    )
-    if library and n % 16 == 0:
+    if wanted == "cublaslt" and n % 16 == 0:
         return "cublaslt"
     if gpu.hopper and wanted != "portable":
         if stream.fits(gpu, kind, rows, n, k):
@@ -114,6 +103,8 @@ def make(
 ) -> Launches:
     """The launches of a product on its path."""
     kind, rows, n, k, _, _ = product
+    if not rows or not n:
+        return []
     weight = weight.view(n, k)
     size = (rows, n, k)
     makers: dict[str, Callable[[], Sequence[Callable[[], Any]]]] = {
@@ -221,7 +212,12 @@ def matmul_rope_qkv_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Paramet
 def launch_matmul_rope_qkv(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
     """Projection, rotation and the write into the cache."""
     product = product_of_tensors(ROPE_QKV, a)
-    written = next(a[name] for name in ("q_out", "k_out", "v_out") if a[name] is not None)
+    written = [a[name] for name in ("q_out", "k_out", "v_out") if a[name] is not None]
+    if not written:
+        return []
+    if len({out.dtype for out in written}) > 1:  # the epilogue has one type for all
+        dtypes = ", ".join(short(out.dtype) for out in written)
+        raise GraphError(f"matmul_rope_qkv: outputs are {dtypes}; expected one dtype on a GPU")
     epilogue = Epilogue(
         out=pointer(a["q_out"]),
         k_out=pointer(a["k_out"]),
@@ -229,7 +225,7 @@ def launch_matmul_rope_qkv(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Te
         table=pointer(a["table"]),
         rows=product.rows,
         n=product.n,
-        out_bf16=is_bf16(written),
+        out_bf16=is_bf16(written[0]),
         q_width=p["heads"] * p["head_dim"],
         kv_width=p["kv_heads"] * p["head_dim"],
         head_dim=p["head_dim"],
