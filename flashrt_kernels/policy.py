@@ -83,7 +83,13 @@ def load_policy(
             raise CheckpointError(f"{name}={value!r}; expected an integer of at least 1")
     for note in checkpoint.notes:
         log.warning("%s: %s", folder, note)
-    model = MODELS[checkpoint.policy_type](checkpoint, PRECISIONS[precision], steps, backend.device, progress)
+    try:
+        model = MODELS[checkpoint.policy_type](
+            checkpoint, PRECISIONS[precision], steps, backend.device, progress
+        )
+    except BaseException:
+        backend.release()
+        raise
     return Policy(checkpoint, model, backend, max_image_bytes)
 
 
