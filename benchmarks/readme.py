@@ -8,10 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from numpy import median, percentile
+
 from benchmarks.record import RESULTS
 
 README = RESULTS.parent.parent / "README.md"
 BEGIN, END = "<!-- figures: python -m benchmarks.readme -->\n", "<!-- end of figures -->\n"
+
+OURS = "flashrt_ros bf16"  # engine in device.json
 
 # (benchmark, row as it is stored, words of the README)
 ROWS = (
@@ -55,7 +59,27 @@ def figures(results: Path = RESULTS) -> str:
         f"traced, resident set {growth['growth of the resident set']:+.1f} MB.",
         f"Loading `tiny`: {load_s:.2g} s (p50).",
     ]
+    lines += ["", *gpu_figures(records["device"])]
     return "\n".join(lines) + "\n"
+
+
+def gpu_figures(device: dict[str, Any]) -> list[str]:
+    """One line for each case that ran on a GPU, beside the fastest other engine of that run."""
+    lines = [
+        f"{device['hardware']['gpu']}, full-size Pi0.5, bf16, {device['date']} "
+        "([docs/performance.md](docs/performance.md)); milliseconds:",
+        "",
+        "| | GPU p50 | p99 | wall p50 | fastest other engine in the run |",
+        "|---|---|---|---|---|",
+    ]
+    for case in device["cases"].values():
+        medians = {name: median(engine["samples"]["gpu"]) for name, engine in case["engines"].items()}
+        ours = case["engines"][OURS]["samples"]
+        peer = min((name for name in medians if not name.startswith(OURS)), key=medians.__getitem__)
+        figures = (medians[OURS], percentile(ours["gpu"], 99), median(ours["wall"]))
+        cells = [f"one decision, {case['words']}", *(f"{value:.2f}" for value in figures)]
+        lines.append("| " + " | ".join([*cells, f"{medians[peer]:.2f} ({peer})"]) + " |")
+    return lines
 
 
 def main() -> None:
