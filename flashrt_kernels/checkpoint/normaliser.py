@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from flashrt_kernels.checkpoint.fields import listed
 from flashrt_kernels.errors import CheckpointError
-from flashrt_kernels.kernel import Kernel
 from flashrt_kernels.scaling import normalise, unnormalise
 
 Floats = NDArray[np.float32]
@@ -49,18 +48,24 @@ class Normaliser:
     zero_range: tuple[int, ...]
 
     def normalise(self, x: Floats) -> Floats:
-        """[..., D] in robot units → [..., D], by the kernel `normalise`."""
-        return self._through(normalise, x, divisor=torch.from_numpy(self.divisor))
+        """[..., D] in robot units → [..., D], by the reference of the kernel `normalise`.
+
+        Called in every decision: the shapes were validated with the statistics, once.
+        """
+        rows, offset, divisor = map(torch.from_numpy, (self._rows(x), self.offset, self.divisor))
+        out = torch.empty_like(rows)
+        normalise.reference(rows, offset, divisor, out, mul=self.mul, sub=self.sub)
+        return np.asarray(out.numpy().reshape(np.shape(x)), np.float32)
 
     def unnormalise(self, y: Floats) -> Floats:
         """[..., D] normalised → [..., D] in robot units, by the kernel `unnormalise`."""
-        return self._through(unnormalise, y, span=torch.from_numpy(self.span))
+        rows, offset, span = map(torch.from_numpy, (self._rows(y), self.offset, self.span))
+        out = unnormalise(x=rows, offset=offset, span=span, mul=self.mul, sub=self.sub)
+        return np.asarray(out.numpy().reshape(np.shape(y)), np.float32)
 
-    def _through(self, kernel: Kernel, values: Floats, **scale: torch.Tensor) -> Floats:
-        rows = torch.from_numpy(np.array(values, np.float32).reshape(-1, len(self.offset)))  # [rows, D]
-        offset = torch.from_numpy(self.offset)
-        result = kernel(x=rows, offset=offset, **scale, mul=self.mul, sub=self.sub)
-        return np.asarray(result.numpy().reshape(np.shape(values)), np.float32)
+    def _rows(self, values: Floats) -> Floats:
+        """A copy as [rows, D]. Raises ValueError where the last dimension is not D."""
+        return np.array(values, np.float32).reshape(-1, len(self.offset))
 
 
 def make_normaliser(
