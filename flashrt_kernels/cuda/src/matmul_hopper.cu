@@ -1,7 +1,7 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: one warpgroup brings tiles with the copy engine into a ring
-// of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
+// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: one thread brings tiles with the copy engine into a
+// ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
 // The warpgroups share the stages but never wait for each other, so that one multiplies while another writes.
 //
 // A cluster is SHARE × SPLIT blocks: SHARE neighbours along the rows load a part of the weight tile each and pass it
@@ -13,24 +13,8 @@ namespace flashrt {
 
 constexpr int STEP = 64;  // of k: 128 bytes, the width of the swizzle
 
-// All but the last waits are for data already under way.
-__device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity) {
-#ifdef FLASHRT_BOUNDED_WAITS
-    for (int tries = 0; tries < (1 << 22); ++tries) {
-        uint32_t done;
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(shared_address(barrier)), "r"(parity)
-                     : "memory");
-        if (done) return;
-    }
-    __trap();
-#else
-    barrier_wait(barrier, parity);
-#endif
-}
-
-// A copy that lands at the same place in every block of the cluster that `mask` names, and arrives at the barrier there.
+// A copy that lands at the same place in every block of the cluster that `mask` names, and arrives at the barrier
+// there.
 __device__ __forceinline__ void copy_2d_to_all(void* to, const CUtensorMap* map, uint64_t* barrier, int x, int y,
                                                uint16_t mask, uint64_t hint) {
     asm volatile(
@@ -50,7 +34,6 @@ __device__ __forceinline__ void remote_store4(uint32_t address, float a, float b
 template <int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> struct Tile {
     static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_, SPLIT = SPLIT_;
     static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS;
-    static constexpr int PRODUCERS = STAGES < 4 ? STAGES : 4;  // warps that copy
     // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg).
     static constexpr int REGISTERS = GROUPS == 3 ? 160 : GROUPS == 2 ? 232 : 208;
     static constexpr int LEFT = GROUPS == 3 ? 32 : 40;
@@ -85,65 +68,43 @@ struct Work {
     int begin, end;         // steps of k
 };
 
-// What one of the copying warps does: every PRODUCERS-th step of the sequence that the consumers go through. Issuing
-// the two copies of a step takes a thread about as long as multiplying it takes the tensor cores.
-template <typename T> struct Producer {
-    const Shared<T>& s;
-    const CUtensorMap *x_map, *weight_map;
-    const Work& w;
-    Ring ring;
-    int unit, step, row, column;
-
-    __device__ __forceinline__ void place() {
-        column = unit / w.row_groups * T::BN + w.share * (T::BN / T::SHARE);
-        row = (unit % w.row_groups * T::SHARE + w.share) * T::BM;
-    }
-    __device__ __forceinline__ void start(int warp) {
-        ring.stage = warp, ring.phase = 0;
-        unit = w.cluster, step = w.begin + warp;
-        settle();
-    }
-    // Steps behind the end of one unit are the first of the next.
-    __device__ __forceinline__ void settle() {
-        while (step >= w.end && unit < w.units) step -= w.end - w.begin, unit += w.clusters;
-        place();
-    }
-    __device__ __forceinline__ void advance() {
-        ring.stage += T::PRODUCERS;
-        if (ring.stage >= T::STAGES) ring.stage -= T::STAGES, ring.phase ^= 1;
-        step += T::PRODUCERS;
-        if (step >= w.end) settle();
-    }
-    __device__ __forceinline__ bool done() const { return unit >= w.units; }
-    __device__ __forceinline__ void load_weight() {
-        uint64_t* full = s.full + ring.stage;
-        barrier_expect(full, T::STAGE_BYTES);
-        uint8_t* to = s.weight(ring.stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
-        if constexpr (T::SHARE == 1) copy_2d(to, weight_map, full, step * STEP, column);
-        else
-            copy_2d_to_all(to, weight_map, full, step * STEP, column, ((1 << T::SHARE) - 1) << (w.split * T::SHARE),
-                           EVICT_NORMAL);
-    }
-    __device__ __forceinline__ void load_x() {
-        copy_2d(s.x(ring.stage), x_map, s.full + ring.stage, step * STEP, row, EVICT_LAST);
-    }
-};
-
 template <typename T>
 __device__ __forceinline__ void load(const Shared<T>& s, const CUtensorMap* x_map, const CUtensorMap* weight_map,
-                                     const Work& w, int warp) {
-    Producer<T> p{s, x_map, weight_map, w};
-    // The weights that fill the ring don't depend on the kernel before.
-    p.start(warp);
-    for (int i = warp; i < T::STAGES && !p.done(); i += T::PRODUCERS, p.advance()) p.load_weight();
+                                     const Work& w) {
+    auto load_weight = [&](int stage, int unit, int step) {
+        int column = unit / w.row_groups * T::BN;
+        if constexpr (T::SHARE == 1) {
+            copy_2d(s.weight(stage), weight_map, s.full + stage, step * STEP, column);
+        } else {
+            constexpr int PART = T::BN / T::SHARE;
+            copy_2d_to_all(s.weight(stage) + w.share * PART * 128, weight_map, s.full + stage, step * STEP,
+                           column + w.share * PART, ((1 << T::SHARE) - 1) << (w.split * T::SHARE), EVICT_NORMAL);
+        }
+    };
+    auto load_x = [&](int stage, int unit, int step) {
+        int row = (unit % w.row_groups * T::SHARE + w.share) * T::BM;
+        copy_2d(s.x(stage), x_map, s.full + stage, step * STEP, row, EVICT_LAST);
+    };
+    // Weights of the first stages don't depend on the kernel before.
+    int ahead = w.cluster < w.units ? min(T::STAGES, w.end - w.begin) : 0;
+    for (int i = 0; i < ahead; ++i) {
+        barrier_expect(s.full + i, T::STAGE_BYTES);
+        load_weight(i, w.cluster, w.begin + i);
+    }
     wait_for_predecessor();
-    p.start(warp);
-    for (int i = warp; i < T::STAGES && !p.done(); i += T::PRODUCERS, p.advance()) p.load_x();
-#pragma unroll 1
-    for (; !p.done(); p.advance()) {
-        wait_phase(s.empty + p.ring.stage, p.ring.phase ^ 1);
-        p.load_weight();
-        p.load_x();
+    Ring ring;
+    for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
+        for (int step = w.begin; step < w.end; ++step) {
+            if (ahead > 0) {
+                --ahead;
+            } else {
+                barrier_wait(s.empty + ring.stage, ring.phase ^ 1);
+                barrier_expect(s.full + ring.stage, T::STAGE_BYTES);
+                load_weight(ring.stage, unit, step);
+            }
+            load_x(ring.stage, unit, step);
+            ring.advance<T::STAGES>();
+        }
     }
 }
 
@@ -161,7 +122,7 @@ __device__ __forceinline__ void multiply(const Shared<T>& s, const Work& w, Ring
         }
     };
     for (int step = w.begin; step < w.end; ++step) {
-        wait_phase(s.full + ring.stage, ring.phase);
+        barrier_wait(s.full + ring.stage, ring.phase);
         uint64_t a = descriptor_k_major(s.x(ring.stage) + group * 64 * 128);
         uint64_t b = descriptor_k_major(s.weight(ring.stage));
         wgmma_fence();
@@ -221,19 +182,18 @@ __device__ __forceinline__ void consume(const Shared<T>& s, const Work& w, const
     wait_for_predecessor();
     Ring ring;
     for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
-        int row = (unit % w.row_groups * T::SHARE + w.share) * T::BM + group * 64 + warp * 16 + (lane >> 2);
-        int column = unit / w.row_groups * T::BN + w.split * T::OWN;
-        Place at{row, column, lane & 3, e.rows};
-        Operands<KIND, T::PORTION> operands;
-        operands.load(e, column, at);
         float d[T::BN / 2];
         multiply(s, w, ring, group, d);
+        int row = (unit % w.row_groups * T::SHARE + w.share) * T::BM + group * 64 + warp * 16 + (lane >> 2);
+        int column = unit / w.row_groups * T::BN;
+        Place at{row, column + w.split * T::OWN, lane & 3, e.rows};
         if constexpr (T::SPLIT == 1) {
-            finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at, operands);
+            finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
         } else {
             float own[T::OWN / 2];
             sum_splits(s, w, group, d, own);
-            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at, operands);
+            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
+            break;  // one unit for each cluster: the sums have taken the place of the ring
         }
     }
 }
@@ -264,8 +224,7 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
     Shared<T> s{ring, full, empty};
     if (producer) {
         fewer_registers<T::LEFT>();
-        int warp = (threadIdx.x >> 5) - T::WARPS;
-        if (warp < T::PRODUCERS && elect_one()) load(s, x_map, weight_map, w, warp);
+        if (threadIdx.x < 128 * T::GROUPS + 32 && elect_one()) load(s, x_map, weight_map, w);
         __syncwarp();
         if constexpr (T::SPLIT > 1) {
             cluster_sync();

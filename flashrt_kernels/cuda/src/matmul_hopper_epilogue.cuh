@@ -22,7 +22,8 @@ struct Place {
     int rows;    // of the whole product
 };
 
-// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers don't have.
+// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers don't
+// have.
 template <int COUNT, int SIZE, int PORTION = 0>
 __device__ __forceinline__ void take_portion(const float (&d)[SIZE], float (&x)[COUNT], int portion) {
     if (portion == PORTION) {
@@ -103,85 +104,53 @@ template <int COUNT> __device__ __forceinline__ void activate_all(float (&x)[COU
     }
 }
 
-// What the epilogue of a kind reads for one portion of the tile.
-template <int KIND, int COUNT> struct Operands {
-    __device__ __forceinline__ void load(const Epilogue&, int, const Place&) {}
-};
-
-// COUNT blocks of PLAIN; zero outside of the product.
-template <int COUNT> struct Operands<PLAIN, COUNT> {
-    float2 residual[2 * COUNT], bias[COUNT], gate[COUNT];
-
-    __device__ __forceinline__ void load(const Epilogue& e, int first, const Place& at) {
-        const float2 zero = make_float2(0.0f, 0.0f);
-        if (e.residual) {
+// Residuals of COUNT blocks, as they belong to x; zero outside.
+template <int COUNT>
+__device__ __forceinline__ void load_residual(const Epilogue& e, float2 (&left)[2 * COUNT], int first, const Place& at) {
 #pragma unroll
-            for (int i = 0; i < 2 * COUNT; ++i) {
-                int row = at.row + 8 * (i & 1), column = first + BLOCK * (i >> 1) + 2 * at.q;
-                bool inside = row < at.rows && column < e.n;
-                residual[i] = inside ? load_two(e.residual, e.residual_bf16, size_t(row) * e.n + column) : zero;
-            }
-        }
-        if (e.bias) load_columns(e.bias, bias, first, e.n, at);
-        if (e.gate) load_columns(e.gate, gate, first, e.n, at);
+    for (int i = 0; i < 2 * COUNT; ++i) {
+        int row = at.row + 8 * (i & 1), column = first + BLOCK * (i >> 1) + 2 * at.q;
+        left[i] = row < at.rows && column < e.n ? load_two(e.residual, e.residual_bf16, size_t(row) * e.n + column)
+                                                : make_float2(0.0f, 0.0f);
     }
-    __device__ __forceinline__ static void load_columns(const float* p, float2 (&v)[COUNT], int first, int n,
-                                                        const Place& at) {
+}
+
+template <int COUNT>
+__device__ __forceinline__ void load_columns(const float* p, float2 (&v)[COUNT], int first, int n, const Place& at) {
 #pragma unroll
-        for (int b = 0; b < COUNT; ++b) {
-            int column = first + BLOCK * b + 2 * at.q;
-            v[b] = column < n ? load_two(p, false, column) : make_float2(0.0f, 0.0f);
-        }
+    for (int b = 0; b < COUNT; ++b) {
+        int column = first + BLOCK * b + 2 * at.q;
+        v[b] = column < n ? load_two(p, false, column) : make_float2(0.0f, 0.0f);
     }
-};
+}
 
-// Angles of four pairs of blocks; v is not turned.
-template <int COUNT> struct Operands<ROPE_QKV, COUNT> {
-    float2 cos[8], sin[8];  // of pair i/2, row i%2
-
-    __device__ __forceinline__ void load(const Epilogue& e, int first, const Place& at) {
-#pragma unroll
-        for (int b = 0; b < 4; ++b) {
-            int column = first + 2 * BLOCK * b + 2 * at.q;
-            int angle = rope_target(e, column).angle;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                int i = 2 * b + half, row = at.row + 8 * half;
-                cos[i] = make_float2(1.0f, 1.0f), sin[i] = make_float2(0.0f, 0.0f);
-                if (row < at.rows && column < e.n && angle >= 0) {
-                    const float* line = e.table + size_t(row) * e.head_dim + angle;
-                    cos[i] = load_two(line, false, 0), sin[i] = load_two(line, false, e.head_dim >> 1);
-                }
-            }
-        }
-    }
-};
-
-// residual + gate · activation(d + bias). `operands`: the first portion's; those of the next are under way while one
-// is finished.
+// residual + gate · activation(d + bias); the next portion's residuals are under way while this one is finished.
 template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at,
-                                             Operands<PLAIN, COUNT>& operands) {
+__device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+    float2 left[2 * COUNT], column[COUNT];
     int end = min(e.n, at.column + BLOCK * BLOCKS);
+    if (e.residual) load_residual<COUNT>(e, left, at.column, at);
 #pragma unroll 1
     for (int portion = 0; portion * COUNT < BLOCKS; ++portion) {
         float x[4 * COUNT];
         int first = at.column + BLOCK * COUNT * portion;
         take_portion(d, x, portion);
         if (e.bias) {
+            load_columns(e.bias, column, first, e.n, at);
 #pragma unroll
-            for (int i = 0; i < 4 * COUNT; ++i) x[i] += i & 1 ? operands.bias[i / 4].y : operands.bias[i / 4].x;
+            for (int i = 0; i < 4 * COUNT; ++i) x[i] += i & 1 ? column[i / 4].y : column[i / 4].x;
         }
         activate_all(x, e.activation);
         if (e.gate) {
+            load_columns(e.gate, column, first, e.n, at);
 #pragma unroll
-            for (int i = 0; i < 4 * COUNT; ++i) x[i] *= i & 1 ? operands.gate[i / 4].y : operands.gate[i / 4].x;
+            for (int i = 0; i < 4 * COUNT; ++i) x[i] *= i & 1 ? column[i / 4].y : column[i / 4].x;
         }
         if (e.residual) {
 #pragma unroll
-            for (int i = 0; i < 4 * COUNT; ++i) x[i] += i & 1 ? operands.residual[i / 2].y : operands.residual[i / 2].x;
+            for (int i = 0; i < 4 * COUNT; ++i) x[i] += i & 1 ? left[i / 2].y : left[i / 2].x;
+            if ((portion + 1) * COUNT < BLOCKS) load_residual<COUNT>(e, left, first + BLOCK * COUNT, at);
         }
-        if ((portion + 1) * COUNT < BLOCKS) operands.load(e, first + BLOCK * COUNT, at);
         store_rows<COUNT>(e.out, e.out_bf16, e.n, first, end, x, at);
     }
 }
@@ -203,70 +172,63 @@ __device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, const float (
     }
 }
 
-// Four pairs of blocks to where q, k and v lie; each lane stores the blocks of one pair.
-__device__ __forceinline__ void store_pairs(const Epilogue& e, const float (&x)[32], int column, int end, const Place& at) {
-    int first = column + 2 * BLOCK * at.q;
-    RopeTarget t = rope_target(e, first);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        uint32_t a[4], b[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            a[i] = pack_bf16(x[8 * i + 2 * half], x[8 * i + 2 * half + 1]);
-            b[i] = pack_bf16(x[8 * i + 2 * half + 4], x[8 * i + 2 * half + 5]);
-        }
-        uint4 firsts = transpose_four(a, at.q), seconds = transpose_four(b, at.q);
-        int row = at.row + 8 * half;
-        if (row >= at.rows || first >= end || !t.out) continue;
-        bf16* line = static_cast<bf16*>(t.out) + size_t(row) * t.width;
-        *reinterpret_cast<uint4*>(line + t.first) = firsts;
-        *reinterpret_cast<uint4*>(line + t.second) = seconds;
-    }
-}
-__device__ __forceinline__ void store_pairs_fp32(const Epilogue& e, const float (&x)[32], int column, int end,
-                                                 const Place& at) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {  // pair i/2, row i%2
-        int first = column + 2 * BLOCK * (i / 2) + 2 * at.q, row = at.row + 8 * (i & 1), from = 8 * (i / 2) + 2 * (i & 1);
-        RopeTarget t = rope_target(e, first);
-        if (row >= at.rows || first >= end || !t.out) continue;
-        store_two(t.out, false, size_t(row) * t.width + t.first, x[from], x[from + 1]);
-        store_two(t.out, false, size_t(row) * t.width + t.second, x[from + 4], x[from + 5]);
-    }
-}
-
 // Rotation and split into q, k, v: pairs of blocks, four of them at a time.
-template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at,
-                                            Operands<ROPE_QKV, COUNT>& operands) {
+template <int BLOCKS>
+__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
     int end = min(e.n, at.column + BLOCK * BLOCKS);
 #pragma unroll 1
     for (int portion = 0; portion * 8 < BLOCKS; ++portion) {
         float x[32];
         int column = at.column + 8 * BLOCK * portion;
         take_portion(d, x, portion);
+        uint32_t words[2][2][4];  // of row, of first or second, of pair
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {  // pair i/4, row i/2%2, column i%2
-            int first = i / 4 * 8 + i % 4;
-            float cos = i & 1 ? operands.cos[i / 2].y : operands.cos[i / 2].x;
-            float sin = i & 1 ? operands.sin[i / 2].y : operands.sin[i / 2].x;
-            float a = x[first], b = x[first + 4];
-            x[first] = a * cos - b * sin;
-            x[first + 4] = b * cos + a * sin;
+        for (int b = 0; b < 4; ++b) {
+            int first = column + 2 * BLOCK * b;
+            RopeTarget t = rope_target(e, first + 2 * at.q);
+            bool stored = first < end && t.out;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                int row = at.row + 8 * half;
+                bool inside = row < at.rows && stored;
+                float2 a = make_float2(x[8 * b + 2 * half], x[8 * b + 2 * half + 1]);
+                float2 c = make_float2(x[8 * b + 2 * half + 4], x[8 * b + 2 * half + 5]);
+                if (inside && t.angle >= 0) {
+                    const float* line = e.table + size_t(row) * e.head_dim + t.angle;
+                    float2 cos = load_two(line, false, 0), sin = load_two(line, false, e.head_dim >> 1);
+                    float2 turned = make_float2(a.x * cos.x - c.x * sin.x, a.y * cos.y - c.y * sin.y);
+                    c = make_float2(c.x * cos.x + a.x * sin.x, c.y * cos.y + a.y * sin.y);
+                    a = turned;
+                }
+                words[half][0][b] = pack_bf16(a.x, a.y);
+                words[half][1][b] = pack_bf16(c.x, c.y);
+                if (inside && !e.out_bf16) {
+                    store_two(t.out, false, size_t(row) * t.width + t.first, a.x, a.y);
+                    store_two(t.out, false, size_t(row) * t.width + t.second, c.x, c.y);
+                }
+            }
         }
-        if ((portion + 1) * 8 < BLOCKS) operands.load(e, column + 8 * BLOCK, at);
-        if (e.out_bf16) store_pairs(e, x, column, end, at);
-        else store_pairs_fp32(e, x, column, end, at);
+        if (!e.out_bf16) continue;
+        int first = column + 2 * BLOCK * at.q;  // of the pair that this lane stores
+        RopeTarget t = rope_target(e, first);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint4 a = transpose_four(words[half][0], at.q), c = transpose_four(words[half][1], at.q);
+            int row = at.row + 8 * half;
+            if (row >= at.rows || first >= end || !t.out) continue;
+            bf16* line = static_cast<bf16*>(t.out) + size_t(row) * t.width;
+            *reinterpret_cast<uint4*>(line + t.first) = a;
+            *reinterpret_cast<uint4*>(line + t.second) = c;
+        }
     }
 }
 
 // A tile of BLOCKS blocks, COUNT at a time.
 template <int KIND, int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at,
-                                            Operands<KIND, COUNT>& operands) {
-    if constexpr (KIND == PLAIN) finish_plain<BLOCKS, COUNT>(e, d, at, operands);
+__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+    if constexpr (KIND == PLAIN) finish_plain<BLOCKS, COUNT>(e, d, at);
     else if constexpr (KIND == GELU_MUL) finish_gelu_mul<BLOCKS, 4>(e, d, at);
-    else finish_rope<BLOCKS, COUNT>(e, d, at, operands);
+    else finish_rope<BLOCKS>(e, d, at);
 }
 
 }  // namespace flashrt
