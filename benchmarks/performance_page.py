@@ -106,6 +106,15 @@ def stages(result: Json) -> list[str]:
     return table((*header, "floor", "× floor", "level A", "level B"), rows) if rows else []
 
 
+def missing(result: Json) -> list[str]:
+    """Cases without figures, and why: silence would read as if there were none."""
+    failed = result.get("failed", {})
+    lines = [f"Failed: {CASES[key].words}: {reason}." for key, reason in failed.items() if key in CASES]
+    absent = [case.words for key, case in CASES.items() if key not in {**result["cases"], **failed}]
+    lines += [f"Not in this run: {'; '.join(absent)}."] if absent else []
+    return [line for text in lines for line in (text, "")]
+
+
 def targets(case: Case, measured: float) -> list[str]:
     """`≤ 20: kept` for both levels; a dash where the case has none."""
     return [
@@ -115,7 +124,7 @@ def targets(case: Case, measured: float) -> list[str]:
 
 
 def end_to_end(result: Json) -> list[str]:
-    """Wall clock of our engine, and what the host adds."""
+    """Wall clock of our engine, what the host adds, and its share before the first launch."""
     rows = []
     for case in result["cases"].values():
         engine = case["engines"].get(OURS)
@@ -124,8 +133,9 @@ def end_to_end(result: Json) -> list[str]:
             pairs = zip(engine["samples"]["wall"], engine["samples"]["gpu"], strict=True)
             added = percentiles([whole - gpu for whole, gpu in pairs])
             figures = [ms(wall[name]) for name in PERCENTILES]
-            rows.append([case["words"], *figures, ms(added["p50"]), ms(added["p99"])])
-    header = ("case", *(f"wall {name}" for name in PERCENTILES), "wall − gpu p50", "p99")
+            prepare = ms(p50(engine, "prepare")) if "prepare" in engine["samples"] else "–"
+            rows.append([case["words"], *figures, ms(added["p50"]), ms(added["p99"]), prepare])
+    header = ("case", *(f"wall {name}" for name in PERCENTILES), "wall − gpu p50", "p99", "prepare p50")
     return table(header, rows) if rows else []
 
 
@@ -246,6 +256,7 @@ def page(result: Json) -> str:
         *machine(result),
         page_text.STAGES,
         *stages(result),
+        *missing(result),
         page_text.WALL,
         *end_to_end(result),
         page_text.PEERS,

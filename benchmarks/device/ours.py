@@ -33,6 +33,13 @@ class Variant:
 
 
 OURS = Variant("flashrt_ros bf16", "as installed")
+
+
+def is_ours(name: str) -> bool:
+    """Whether an engine of this name is ours, as installed or a variant."""
+    return name.startswith(OURS.name)
+
+
 ABLATIONS = (
     Variant("flashrt_ros bf16, cuBLASLt matmuls", "the library in every product", {"matmul": "cublaslt"}),
     Variant("flashrt_ros bf16, no PDL", "every kernel waits for the end of the one before", {"pdl": False}),
@@ -43,6 +50,7 @@ ABLATIONS = (
         {"matmul": "portable", "attention": "portable"},
     ),
 )
+PARTS = ("prepare", "vision", "prefix", "action")  # of `Chunk.timings`; prepare is the host's
 
 
 class Ours:
@@ -69,7 +77,7 @@ class Ours:
         start = time.perf_counter()
         chunk = self.policy.decide(o.images, o.state, o.instruction, noise=o.noise)
         wall = 1e3 * (time.perf_counter() - start)
-        stages: Sample = {name: chunk.timings[name] for name in ("vision", "prefix", "action")}
+        stages: Sample = {name: chunk.timings[name] for name in PARTS}
         return {"gpu": chunk.timings["gpu"], "wall": wall, **stages}
 
     def decide(self, observation: Observation, taps: tuple[str, ...] = ()) -> Chunk:

@@ -31,7 +31,8 @@ WALL = """\
 ## End to end on the host
 
 Fresh pageable uint8 640×480 arrays, a new prompt and state in every decision, tokenising included → float
-actions in host memory.
+actions in host memory. *prepare*: the host's work and copies before the first launch; – where the run did not
+record it.
 """
 
 PEERS = """\
