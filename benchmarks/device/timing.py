@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -100,17 +101,29 @@ class Samples:
             rows.setdefault(quantity, []).append(round(value, 4))
 
 
+def unwatched(engine: str, when: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 def interleaved(
-    engines: list[Engine], found: list[Observation], rounds: int, turn_s: float, sensors: Sensors
+    engines: list[Engine],
+    found: list[Observation],
+    rounds: int,
+    turn_s: float,
+    sensors: Sensors,
+    watch: Callable[[str, str], AbstractContextManager[None]] = unwatched,
 ) -> Samples:
-    """`rounds` times A B C …, every turn `turn_s` long and 3 decisions at least."""
+    """`rounds` times A B C …, every turn `turn_s` long and 3 decisions at least.
+
+    Each turn runs inside `watch(engine, when)`, which is entered and left outside the measured time.
+    """
     samples = Samples()
     streams = {engine.name: cycle(found) for engine in engines}
     for _ in range(rounds):
         for engine in engines:
-            samples.turns.setdefault(engine.name, []).append(
-                turn(engine, streams[engine.name], turn_s, samples)
-            )
+            with watch(engine.name, "while it was measured"):
+                count = turn(engine, streams[engine.name], turn_s, samples)
+            samples.turns.setdefault(engine.name, []).append(count)
             samples.sensors.append({"engine": engine.name, **sensors.read()})  # type: ignore[dict-item]
     return samples
 

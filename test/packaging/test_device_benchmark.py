@@ -1,6 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """The GPU benchmark's own parts, as far as they run without a GPU."""
 
+import json
+import sys
 import time
 from contextlib import suppress
 from itertools import pairwise
@@ -11,11 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
+from benchmarks import performance_page, run
 from benchmarks.device import gate, inputs
 from benchmarks.device.cases import CASES, Case
 from benchmarks.device.inputs import Prompts, device_tensors, observations, write_checkpoints
 from benchmarks.device.kernel_calls import calls_of, random_arrays
+from benchmarks.device.one_case import Options
+from benchmarks.device.ours import OURS
 from benchmarks.device.peers import Task
 from benchmarks.device.peers.lerobot import TimeUp, time_limit
 from benchmarks.device.timing import Sensors, interleaved
@@ -139,3 +145,162 @@ def test_images_differ_between_cameras(folders: dict[str, Path]) -> None:
     tensors = [torch.from_numpy(image).float() for image in observation.images.values()]
     for a, b in pairwise(tensors):
         assert (a - b).abs().mean() > 20
+
+
+# The child of a run without a GPU: engines by name, each `fine` or with its own way to end.
+CHILD = """
+import os, sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from benchmarks.device import isolation, one_case
+
+what, folder = sys.argv[-2:]
+engines = dict(pair.split("=") for pair in sys.argv[1:-2])
+broken = []
+
+
+class Fake:
+    what = "nothing"
+
+    def __init__(self, name, task):
+        self.name, self.fault, self.shape = name, engines[name], task.example.noise.shape
+        self.reach("built")
+
+    def reach(self, stage):
+        if self.fault == f"{stage}:raises":
+            raise ValueError("not for this size")
+        if self.fault == f"{stage}:aborts":
+            os.abort()
+        if self.fault in (f"{stage}:breaks", f"{stage}:breaks and raises"):
+            broken.append("CUDA error: an illegal memory access was encountered")
+        if self.fault == f"{stage}:breaks and raises":
+            raise RuntimeError(broken[0])
+
+    def __del__(self):
+        if broken:  # as freeing a tensor does
+            os.abort()
+
+    def measure(self, observation):
+        self.reach("measured")
+        return {"gpu": 1.0}
+
+    def actions(self, observation):
+        return np.ones(self.shape)
+
+    def close(self):
+        self.reach("closed")
+
+
+class Fakes(one_case.OneCase):
+    device = "cpu"
+
+    def builders(self, task):
+        return {name: lambda name=name: Fake(name, task) for name in engines}
+
+
+if what == "--ceilings-only":
+    found = {"hardware": {"gpu": "none"}, "versions": {}, "ceilings": {}}
+    isolation.replace(Path(folder) / isolation.RESULT, found)
+else:
+    one_case.load = lambda seconds: None
+    isolation.context_error = lambda: broken[0] if broken else None
+    one_case.main(Path(folder), Console(), Fakes)
+"""
+
+
+def run_of(tmp_path: Path, cases: list[Case], **faults: str) -> dict[str, Any]:
+    """The JSON of a run with fake engines on a tiny model."""
+    script = tmp_path / "child.py"
+    script.write_text(CHILD, encoding="utf-8")
+    engines = [f"{name}={fault}" for name, fault in faults.items()]
+    (tmp_path / "work").mkdir()
+    out = tmp_path / "device.json"
+    start = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv.pop(1))"
+    child = (sys.executable, "-c", start, str(performance_page.ROOT), str(script), *engines)
+    options = Options(rounds=1, turn_s=0.0, ours=False, size="tiny")
+    run.measure(options, cases, tmp_path / "work", out, Console(), child)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+REPEATED = "; the case was repeated without it"
+
+
+def test_a_peer_that_ends_the_process_takes_nothing_with_it(tmp_path: Path) -> None:
+    """Else one broken peer costs every figure of its case, ours included, and the cases after it."""
+    cases = TINY[1:]
+    found = run_of(tmp_path, cases, fine="no", raising="built:raises", aborting="built:aborts")
+    assert list(found["cases"]) == [case.key for case in cases]
+    for case in found["cases"].values():
+        assert list(case["engines"]) == ["fine"]
+        assert case["engines"]["fine"]["samples"]["gpu"] == [1.0, 1.0, 1.0]
+        assert case["left_out"]["raising"] == "ValueError: not for this size"
+        assert case["left_out"]["aborting"] == "killed the process (SIGABRT) while it was built" + REPEATED
+    assert found["failed"] == {}
+    assert not (tmp_path / run.TESTED).exists()  # our kernels did not run
+
+
+def test_every_peer_that_breaks_something_is_named_with_its_deed(tmp_path: Path) -> None:
+    """Else an engine is blamed for what the one before it broke, or vanishes without a reason."""
+    found = run_of(
+        tmp_path,
+        TINY[2:],
+        breaking="built:breaks and raises",
+        late="measured:breaks",
+        raising="measured:raises",
+        closing="closed:aborts",
+        fine="no",
+    )
+    (case,) = found["cases"].values()
+    assert list(case["engines"]) == ["closing", "fine"]
+    reasons = {name: case["left_out"][name] for name in ("breaking", "late", "raising")}
+    assert reasons == {
+        "breaking": "made an illegal memory access while it was built" + REPEATED,
+        "late": "made an illegal memory access while it was measured" + REPEATED,
+        "raising": "raised ValueError: not for this size while it was measured" + REPEATED,
+    }
+
+
+@pytest.mark.parametrize("fault", ["built:raises", "built:aborts", "measured:breaks"])
+def test_our_own_engine_dying_fails_the_run(tmp_path: Path, fault: str) -> None:
+    """Else the table shows the peers alone, as if we had not been asked."""
+    with pytest.raises(SystemExit, match=rf"FAILED in 1v-276-10: {OURS.name}: "):
+        run_of(tmp_path, TINY[2:], **{"fine": "no", OURS.name: fault})
+
+
+def test_what_was_measured_before_our_engine_died_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else minutes of GPU time are lost, and the page does not say that a case failed."""
+    answers: list[Any] = [{"hardware": {}, "versions": {}, "ceilings": {}}, {"words": "", "engines": {}}]
+
+    def measured(command: Any, job: Any, *rest: Any) -> Any:
+        if not answers:
+            raise run.isolation.Failure(f"{OURS.name}: made an illegal memory access while it was built")
+        return answers.pop(0)
+
+    monkeypatch.setattr(run.isolation, "measured", measured)
+    monkeypatch.setattr(run, "show_case", lambda *_: None)
+    with pytest.raises(SystemExit):
+        run_of(tmp_path, TINY[:2])
+    found = json.loads((tmp_path / "device.json").read_text(encoding="utf-8"))
+    assert list(found["cases"]) == [TINY[0].key]
+    assert not (tmp_path / run.TESTED).exists()
+    lines = performance_page.missing(found)
+    assert lines[0].startswith(f"Failed: {TINY[1].words}: {OURS.name}: made an illegal memory access")
+    assert lines[2] == f"Not in this run: {TINY[2].words}."
+
+
+def test_the_page_shows_the_hosts_share_where_it_was_recorded() -> None:
+    """Else nobody sees whether the host or the wait for the GPU makes a decision slow."""
+    samples = {"gpu": [2.0, 2.0], "wall": [3.0, 3.0]}
+
+    def row(**more: list[float]) -> str:
+        case = {"words": "w", "engines": {OURS.name: {"samples": {**samples, **more}}}}
+        return performance_page.end_to_end({"cases": {"w": case}})[2]
+
+    assert row(prepare=[0.7, 0.7]).endswith("| 1.00 | 1.00 | 0.70 |")
+    assert row().endswith("| 1.00 | 1.00 | – |")
