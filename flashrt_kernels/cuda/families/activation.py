@@ -10,7 +10,7 @@ import torch
 
 from flashrt_kernels import activation
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import SUFFIX, THREADS, blocks, fours, is_bf16
+from flashrt_kernels.cuda.families.elements import SUFFIX, THREADS, ceil_div, fours, is_bf16
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -45,4 +45,4 @@ def launch(
         function, units = f"{name}_any", count
         arguments = (x, is_bf16(x), factor, is_bf16(factor), out, is_bf16(out), ctypes.c_int64(count))
     handle = gpu.function("activation", function)
-    return [Launch(handle, (blocks(units, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=function)]
+    return [Launch(handle, (ceil_div(units, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=function)]

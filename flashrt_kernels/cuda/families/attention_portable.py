@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors
+from flashrt_kernels.cuda.families.elements import ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 from flashrt_kernels.errors import GraphError
@@ -81,10 +82,6 @@ def shared_bytes(kernel: Variant, head_dim: int) -> int:
         return kernel.shared
     width = ceil_div(head_dim, 32) * 32 + 4
     return 4 * ((kernel.rows + kernel.keys) * width + kernel.rows * (kernel.keys + 4))
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def parts_of(gpu: Gpu, kernel: Variant, rows: int, heads: int, keys: int) -> int:

@@ -24,6 +24,6 @@ def pointer(tensor: torch.Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def blocks(count: int, size: int) -> int:
-    """Blocks of `size` that hold `count`."""
+def ceil_div(count: int, size: int) -> int:
+    """How many of `size` hold `count`: thread blocks of a grid, tiles of a matrix."""
     return -(-count // size)

@@ -7,7 +7,7 @@ import torch
 
 from flashrt_kernels import embedding as declared
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import THREADS, blocks, is_bf16
+from flashrt_kernels.cuda.families.elements import THREADS, ceil_div, is_bf16
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -22,7 +22,7 @@ def embedding(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | Non
         return []
     whole = width % VALUES == 0 and table.data_ptr() % 16 == 0 and out.data_ptr() % 16 == 0
     function, units = ("embedding", width // VALUES) if whole else ("embedding_any", width)
-    threads = min(blocks(units, 32) * 32, THREADS)
+    threads = min(ceil_div(units, 32) * 32, THREADS)
     arguments = (ids, table, is_bf16(table), out, is_bf16(out), width, float(p["scale"]))
-    grid = (tokens, blocks(units, threads))
+    grid = (tokens, ceil_div(units, threads))
     return [Launch(gpu.function("embedding", function), grid, threads, arguments, pdl=gpu.pdl, name=function)]

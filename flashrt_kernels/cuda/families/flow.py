@@ -11,7 +11,7 @@ import torch
 
 from flashrt_kernels import flow
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import THREADS, blocks
+from flashrt_kernels.cuda.families.elements import THREADS, ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -40,4 +40,4 @@ def launch(gpu: Gpu, name: str, count: int, arguments: Sequence[Any]) -> list[La
     if not count:
         return []
     handle = gpu.function("flow", name)
-    return [Launch(handle, (blocks(count, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=name)]
+    return [Launch(handle, (ceil_div(count, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=name)]

@@ -19,6 +19,7 @@ from flashrt_kernels.cuda.families import Dtypes, Parameters, Shapes, Tensors, l
 from flashrt_kernels.cuda.families import matmul_hopper as hopper
 from flashrt_kernels.cuda.families import matmul_portable as portable
 from flashrt_kernels.cuda.families import matmul_stream as stream
+from flashrt_kernels.cuda.families.elements import is_bf16, pointer
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import short
@@ -134,16 +135,6 @@ def launch_library(
 
 
 # ---- the declared kernels ----
-
-
-def pointer(tensor: torch.Tensor | None) -> int | None:
-    """Device address for a ctypes structure."""
-    return None if tensor is None else tensor.data_ptr()
-
-
-def is_bf16(tensor: torch.Tensor | None) -> int:
-    """1 for bf16, 0 for fp32 or nothing."""
-    return int(tensor is not None and tensor.dtype == torch.bfloat16)
 
 
 def product_of(kind: int, shapes: Shapes, dtypes: Dtypes) -> Product:

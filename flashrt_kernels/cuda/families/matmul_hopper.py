@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_kernels.cuda.families.elements import ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 from flashrt_kernels.cuda.tensor_map import row_major_map
@@ -16,10 +17,6 @@ from flashrt_kernels.errors import GraphError
 STEP = 64  # of k, one stage
 ROW_BYTES = 2 * STEP
 KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in its order
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_kernels.cuda.families.elements import ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -96,10 +97,6 @@ def estimate(gpu: Gpu, choice: Choice, rows: int, n: int, k: int) -> float:
         moved = (2 * parts + 2) * rows * n * 4
         time += REDUCING + parts * REDUCING_PART + moved / (gpu.multiprocessors * REDUCED_BYTES)
     return time
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def part_length(k: int, parts: int) -> int:

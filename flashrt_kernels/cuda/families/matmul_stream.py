@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_kernels.cuda.families.elements import ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 from flashrt_kernels.cuda.tensor_map import row_major_map
@@ -116,10 +117,6 @@ def fill(groups: int, splits: int, blocks: int, tokens: int) -> Cut:
     )
     fitting = (cut for cut in candidates if cut.shared(tokens) <= SHARED_BYTES)
     return next(fitting, Cut(groups, splits, MIN_STAGES, MIN_STAGES))
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 # (tokens rounded up to 8, n, k) → the fastest cut measured on an H200 where the rule finds another

@@ -9,7 +9,7 @@ import torch
 
 from flashrt_kernels import norm
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import SUFFIX, THREADS, blocks, fours, is_bf16, pointer
+from flashrt_kernels.cuda.families.elements import SUFFIX, THREADS, ceil_div, fours, is_bf16, pointer
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -75,7 +75,7 @@ def shape_of(rows: int, count: int, multiprocessors: int) -> tuple[str, int, int
     few = rows <= multiprocessors
     if not few and count <= WARP * WARP_CHUNKS[-1]:
         chunks = next(c for c in WARP_CHUNKS if count <= c * WARP)
-        warps = min(blocks(rows, multiprocessors), WARPS)
-        return f"warp_{chunks}", blocks(rows, warps), warps * WARP
+        warps = min(ceil_div(rows, multiprocessors), WARPS)
+        return f"warp_{chunks}", ceil_div(rows, warps), warps * WARP
     chunks = next(c for c in BLOCK_CHUNKS if c >= (1 if few else 2) and count <= c * MAX_THREADS)
-    return f"block_{chunks}", rows, blocks(count, chunks * 4 * WARP) * 4 * WARP
+    return f"block_{chunks}", rows, ceil_div(count, chunks * 4 * WARP) * 4 * WARP

@@ -9,7 +9,7 @@ import torch
 
 from flashrt_kernels import quantise as declared
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import THREADS, blocks, fours, is_bf16
+from flashrt_kernels.cuda.families.elements import THREADS, ceil_div, fours, is_bf16
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -24,4 +24,4 @@ def quantise(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None
     function, units = ("quantise", count // 4 + count % 4) if by_four else ("quantise_any", count)
     arguments = (x, is_bf16(x), a["scale"], out, ctypes.c_int64(count))
     handle = gpu.function("quantise", function)
-    return [Launch(handle, (blocks(units, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=function)]
+    return [Launch(handle, (ceil_div(units, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=function)]

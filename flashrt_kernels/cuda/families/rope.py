@@ -9,7 +9,7 @@ import torch
 
 from flashrt_kernels import rope as declared
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import THREADS, blocks, fours, is_bf16, pointer
+from flashrt_kernels.cuda.families.elements import THREADS, ceil_div, fours, is_bf16, pointer
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -31,8 +31,8 @@ def rope_table(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | No
     rows, head_dim = a["out"].shape
     if not rows or not head_dim:
         return []
-    threads = min(blocks(head_dim // 2, 32) * 32, THREADS)
-    grid = (blocks(head_dim // 2, threads), min(blocks(rows, ROWS), 65535))
+    threads = min(ceil_div(head_dim // 2, 32) * 32, THREADS)
+    grid = (ceil_div(head_dim // 2, threads), min(ceil_div(rows, ROWS), 65535))
     arguments = (a["positions"], a["out"], rows, head_dim, float(p["theta"]))
     return [
         Launch(gpu.function("rope", "rope_table"), grid, threads, arguments, pdl=gpu.pdl, name="rope_table")
@@ -67,6 +67,6 @@ def launch(
     function = "turn_heads" if by_four else "turn_heads_any"
     units = (heads + 2 * kv_heads) * head_dim // (8 if by_four else 2)
     argument = Heads(*map(pointer, arrays), heads, kv_heads, head_dim, *map(is_bf16, (x, *outputs)))
-    threads = min(blocks(units, 32) * 32, 2 * THREADS)
+    threads = min(ceil_div(units, 32) * 32, 2 * THREADS)
     handle = gpu.function("rope", function)
     return [Launch(handle, (x.shape[0],), threads, (argument,), pdl=gpu.pdl, name=function)]

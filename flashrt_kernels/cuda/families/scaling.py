@@ -10,7 +10,7 @@ import torch
 
 from flashrt_kernels import scaling
 from flashrt_kernels.cuda.families import Parameters, Tensors, launches
-from flashrt_kernels.cuda.families.elements import THREADS, blocks
+from flashrt_kernels.cuda.families.elements import THREADS, ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
 
@@ -36,4 +36,4 @@ def launch(gpu: Gpu, name: str, count: int, arguments: Sequence[Any]) -> list[La
     if not count:
         return []
     handle = gpu.function("scaling", name)
-    return [Launch(handle, (blocks(count, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=name)]
+    return [Launch(handle, (ceil_div(count, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=name)]
