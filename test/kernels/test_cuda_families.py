@@ -1,0 +1,224 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Every launch of a policy's graphs is made for a GPU that only takes notes: grids, tiles, maps, scratch.
+
+That the kernels compute what they should is test/cuda's, on a GPU.
+"""
+
+import ctypes
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from flashrt_kernels import arena
+from flashrt_kernels.attention import attention, self_attention
+from flashrt_kernels.backend import CpuBackend, Step
+from flashrt_kernels.kernel import Kernel
+from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
+from flashrt_kernels.matmul import matmul, matmul_gelu_mul
+from flashrt_kernels.policy import load_policy
+from test.kernels.policies import CPU, TINY, TOKENIZER
+
+SHARED = 232448  # bytes of shared memory for one block of an H200
+OPTIONS = {"matmul": "own", "attention": "own", "pdl": True, "graph": True}
+
+
+class Names:
+    """Enumerations of the driver: every member is its own name."""
+
+    CUDA_SUCCESS = 0
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+class Driver(ModuleType):
+    """The part of the driver that bound launches use."""
+
+    CUresult = CUlaunchAttributeID = CUtensorMapDataType = CUtensorMapSwizzle = Names()
+    CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = Names()
+    CUfunction = CUstream = cuuint64_t = cuuint32_t = staticmethod(int)
+
+    @staticmethod
+    def structure() -> SimpleNamespace:
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
+
+    CUlaunchConfig = CUlaunchAttribute = structure
+
+    @staticmethod
+    def cuTensorMapEncodeTiled(*arguments: Any) -> tuple[int, SimpleNamespace]:
+        memory = ctypes.create_string_buffer(128)
+        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(memory), memory=memory)
+
+
+@dataclass
+class NotedGpu:
+    """A GPU of a capability; `asked` counts the kernels that launches were made of."""
+
+    major: int
+    minor: int
+    options: Any
+    multiprocessors: int = 132
+    shared_memory: int = SHARED
+    name: str = "noted"
+    device: torch.device = CPU.device
+    index: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def hopper(self) -> bool:
+        return (self.major, self.minor) == (9, 0)
+
+    @property
+    def pdl(self) -> bool:
+        return self.major >= 9
+
+    def function(self, family: str, name: str, shared: int = 0) -> int:
+        assert shared <= self.shared_memory, f"{name}: {shared} bytes of shared memory"
+        self.asked[f"{family}.{name}"] += 1
+        return 1
+
+
+class NotedBackend(CpuBackend):
+    """Composes, plans and binds as on a GPU; nothing can be replayed."""
+
+    def __init__(self, gpu: NotedGpu) -> None:
+        self.gpu, self.families = gpu, import_module("flashrt_kernels.cuda.families")
+        self.families.load()
+        self.made: list[Any] = []
+
+    def workspace(self, kernel: Kernel, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
+        bytes: int = self.families.scratch(kernel, self.gpu, arguments, parameters)
+        return bytes
+
+    def bind(
+        self, kernel: Kernel, tensors: Mapping[str, Any], parameters: Mapping[str, Any], workspace: Any
+    ) -> Sequence[Any]:
+        launches = self.families.maker(kernel)(self.gpu, tensors, parameters, workspace)
+        assert launches, f"{kernel.name}: nothing is launched"
+        self.made += launches
+        return launches
+
+    def program(self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]) -> Any:
+        return SimpleNamespace(close=lambda: None, timings={})
+
+
+@pytest.fixture(scope="module")
+def without_gpu() -> Iterator[None]:
+    """flashrt_kernels.cuda over modules that are only installed where there is a GPU."""
+    bindings = ModuleType("cuda.bindings")
+    bindings.driver = Driver("cuda.bindings.driver")  # type: ignore[attr-defined]
+    stubs = {"cupy": ModuleType("cupy"), "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
+    ours = [name for name in sys.modules if name.startswith("flashrt_kernels.cuda")]
+    kept = {name: sys.modules.pop(name) for name in ours}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in stubs.items():
+            patch.setitem(sys.modules, name, module)
+        yield
+    for name in [name for name in sys.modules if name.startswith("flashrt_kernels.cuda")]:
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints") / "small"
+    return make_checkpoint(folder, Recipe(size="small", seed=3, cameras=("a", "b", "c")))
+
+
+def check_launches(launches: Sequence[Any]) -> None:
+    """What every GPU refuses."""
+    for launch in launches:
+        config = getattr(launch, "_config", None)
+        if config is not None:  # else the library's
+            assert config.blockDimX <= 1024
+            assert config.sharedMemBytes <= SHARED
+            assert config.gridDimY <= 65535
+            assert config.gridDimZ <= 65535
+
+
+WAYS = [((8, 0), "own"), ((9, 0), "own"), ((9, 0), "portable"), ((9, 0), "cublaslt"), ((13, 0), "own")]
+
+
+@pytest.mark.parametrize(("capability", "matmul"), WAYS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_a_policy_can_be_made(
+    capability: tuple[int, int], matmul: str, precision: str, small: Path
+) -> None:
+    """Else a slip in a grid or a tile shows on the robot, after the checkpoint was loaded."""
+    options = SimpleNamespace(**(OPTIONS | {"matmul": matmul}))
+    for folder in (TINY, small):
+        backend = NotedBackend(NotedGpu(*capability, options))
+        policy = load_policy(folder, device=backend, precision=precision, tokenizer=TOKENIZER)
+        families = {name.partition(".")[0] for name in backend.gpu.asked}
+        assert {"norm", "rope", "image", "flow", "embedding", "scaling"} <= families
+        of_hopper = {name for name in families if "hopper" in name or "stream" in name}
+        if matmul != "cublaslt":  # which leaves odd sizes to the others
+            assert bool(of_hopper) == (capability == (9, 0) and precision == "bf16" and matmul == "own")
+        check_launches(backend.made)
+        policy.close()
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    """Memory that nobody touches: full-size weights cost nothing here."""
+    return torch.empty(shape, dtype=dtype)
+
+
+# kernel → arguments at the sizes of a full-size Pi0.5, and the family that Hopper uses for them
+FULL_SIZE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "gate and up of a prefix": (
+        "matmul_gelu_mul",
+        {"x": (968, 2048), "weight": (2048, 2, 8, 2048)},
+        "matmul_hopper",
+    ),
+    "down of a prefix": ("matmul", {"x": (968, 16384), "weight": (2048, 16384)}, "matmul_hopper"),
+    "gate and up of the expert": (
+        "matmul_gelu_mul",
+        {"x": (50, 1024), "weight": (512, 2, 8, 1024)},
+        "matmul_stream",
+    ),
+    "down of the expert": ("matmul", {"x": (10, 4096), "weight": (1024, 4096)}, "matmul_stream"),
+    "attention of a prefix": (
+        "attention",
+        {"q": (968, 2048), "k": (968, 256), "v": (968, 256), "heads": 8, "kv_heads": 1, "head_dim": 256},
+        "attention_hopper",
+    ),
+    "attention of the expert": (
+        "attention",
+        {"q": (50, 2048), "k": (1018, 256), "v": (1018, 256), "heads": 8, "kv_heads": 1, "head_dim": 256},
+        "attention_hopper",
+    ),
+    "attention of SigLIP": (
+        "self_attention",
+        {"qkv": (768, 3456), "heads": 16, "head_dim": 72, "sequences": 3},
+        "attention_hopper",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FULL_SIZE)
+@pytest.mark.usefixtures("without_gpu")
+def test_hopper_takes_its_own_kernels_at_full_size_and_only_hopper_does(case: str) -> None:
+    """Else an H200 runs at half its speed, or another GPU is given instructions that it does not have."""
+    name, given, family = FULL_SIZE[case]
+    kernel = {k.name: k for k in (attention, self_attention, matmul, matmul_gelu_mul)}[name]
+    arguments = {key: empty(*value) if isinstance(value, tuple) else value for key, value in given.items()}
+    call = kernel.validate(arguments)
+    tensors = dict(call.arguments)
+    tensors |= {key: empty(*shape, dtype=dtype) for key, (shape, dtype) in call.allocate.items()}
+    tensors = {key: tensors[key] for key in kernel.arguments}
+    for capability in ((8, 0), (9, 0), (10, 0), (12, 0)):
+        backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**OPTIONS)))
+        scratch = backend.workspace(kernel, tensors, call.parameters)
+        workspace = empty(scratch, dtype=torch.uint8) if scratch else None
+        check_launches(backend.bind(kernel, tensors, call.parameters, workspace))
+        asked = {function.partition(".")[0] for function in backend.gpu.asked}
+        assert (family in asked) == (capability == (9, 0)), (capability, asked)
