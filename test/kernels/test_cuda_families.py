@@ -112,19 +112,26 @@ class NotedBackend(CpuBackend):
 
 @pytest.fixture(scope="module")
 def without_gpu() -> Iterator[None]:
-    """flashrt_kernels.cuda over modules that are only installed where there is a GPU."""
+    """flashrt_kernels.cuda over modules that are only installed where there is a GPU; gone afterwards."""
     bindings = ModuleType("cuda.bindings")
     bindings.driver = Driver("cuda.bindings.driver")  # type: ignore[attr-defined]
     stubs = {"cupy": ModuleType("cupy"), "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
-    ours = [name for name in sys.modules if name.startswith("flashrt_kernels.cuda")]
-    kept = {name: sys.modules.pop(name) for name in ours}
+    forget()
     with pytest.MonkeyPatch.context() as patch:
         for name, module in stubs.items():
             patch.setitem(sys.modules, name, module)
         yield
-    for name in [name for name in sys.modules if name.startswith("flashrt_kernels.cuda")]:
-        del sys.modules[name]
-    sys.modules.update(kept)
+    forget()
+
+
+def forget() -> None:
+    """Modules that import what is stubbed, as if they never had been imported."""
+    package = import_module("flashrt_kernels.cuda")
+    for child in ("backend", "families", "gpu", "launch", "program", "tensor_map"):
+        name = f"{package.__name__}.{child}"
+        for known in [known for known in sys.modules if known == name or known.startswith(name + ".")]:
+            del sys.modules[known]
+        vars(package).pop(child, None)
 
 
 @pytest.fixture(scope="module")
