@@ -24,9 +24,8 @@ from flashrt_kernels.buffer import Buffer, Storage, copy_out
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import Kernel
 
-SMALL = (
-    1 << 16
-)  # bytes; inputs up to this size go to the device in every replay, larger ones when they are sent
+# Bytes. Smaller inputs go to the device in every replay, in one copy; larger ones when they are sent.
+SMALL = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,7 @@ class Policy:
         self.action_names = config.action_names
         self.state_stats = dict(checkpoint.state_norm.stats)
         self.action_stats = dict(checkpoint.action_norm.stats)
-        self._unscanned = (
-            checkpoint.unscanned
-        )  # what is still to be verified of the file, once it was uploaded
+        self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded
         self._checkpoint = replace(checkpoint, tensors={}, unscanned=None)  # the model holds what it needs
         self._model, self._backend = model, backend
         self._max_image_bytes = max_image_bytes

@@ -40,9 +40,8 @@ class Gpu:
         manifest.architecture_for((self.major, self.minor))  # raises for a GPU that is too old
         self.multiprocessors: int = properties.multi_processor_count
         most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-        self.shared_memory: int = checked(
-            driver.cuDeviceGetAttribute(most, self.index)
-        )  # bytes for one block
+        # Bytes that one block may ask for.
+        self.shared_memory: int = checked(driver.cuDeviceGetAttribute(most, self.index))
         self.hopper = (self.major, self.minor) == (9, 0)
         self.pdl = options.pdl and self.major >= 9
         self._functions: dict[tuple[str, str], Any] = {}
@@ -84,11 +83,3 @@ class Gpu:
                 )
             _MODULES[key] = cupy.RawModule(path=str(path))
         return _MODULES[key]
-
-    def describe(self) -> str:
-        """Name, capability and size, in words."""
-        free, total = torch.cuda.mem_get_info(self.index)
-        return (
-            f"{self.name}, capability {self.major}.{self.minor}, {self.multiprocessors} multiprocessors, "
-            f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-        )

@@ -119,9 +119,8 @@ class CudaProgram:
             with torch.cuda.stream(self._stream):
                 self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
         except BaseException:
-            _, unfinished = driver.cuStreamEndCapture(
-                stream
-            )  # the stream is of use again; what was raised counts
+            # The stream is of use again; what was raised counts.
+            _, unfinished = driver.cuStreamEndCapture(stream)
             if unfinished is not None and int(unfinished):
                 driver.cuGraphDestroy(unfinished)
             raise

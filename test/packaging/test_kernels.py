@@ -14,7 +14,7 @@ from rich.console import Console
 
 from flashrt_kernels.backend import CUDA_PACKAGES
 from flashrt_kernels.cuda import manifest, toolchain
-from tools import check_kernels, install_cuda
+from tools import check_kernels, install_cuda, make_wgmma_header
 from tools.bootstrap import BootstrapError, Environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,3 +161,9 @@ def test_what_changed_since_the_last_run_on_a_gpu_is_said(tmp_path: Path) -> Non
     content["kernels"] = {**manifest.source_hashes(), "norm": "0"}
     run.write_text(json.dumps(content))
     assert check_kernels.changes(run).endswith("NVIDIA H200: norm")
+
+
+def test_the_generated_header_is_what_its_generator_writes() -> None:
+    """Else an edit of one of them is lost with the next run of the other."""
+    written = make_wgmma_header.HEADER.read_text(encoding="utf-8")
+    assert written == make_wgmma_header.header(), "run python tools/make_wgmma_header.py"
