@@ -52,8 +52,14 @@ class Program(Protocol):
     def send(self, offset: int, bytes: int) -> None:
         """Start bringing part of the input block, as it is in host memory now, to the device."""
 
-    def replay(self) -> None:
-        """Send the small inputs and run every needed step; results are complete afterwards."""
+    def start(self) -> None:
+        """Send the small inputs and begin to run every needed step."""
+
+    def finish(self, first: Program | None) -> None:
+        """Wait for the end of what was started; results and `timings` are complete afterwards.
+
+        first: the program of the same backend whose start began this replay; None where it was this one's.
+        """
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
         """Run every step one by one; taps[i] are called when i steps have run."""
@@ -134,7 +140,7 @@ class CpuProgram:
     def send(self, offset: int, bytes: int) -> None:
         """Nothing to do: the launches read where the host wrote."""
 
-    def replay(self) -> None:
+    def start(self) -> None:
         timings = self.timings
         for section, _ in self._runs:
             timings[section] = 0.0
@@ -146,6 +152,9 @@ class CpuProgram:
                 now = time.perf_counter()
                 timings[section] += 1e3 * (now - start)
                 start = now
+
+    def finish(self, first: Program | None) -> None:
+        """Nothing to do: what was started has ended."""
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
         self.timings.update({step.section: 0.0 for step in self._steps})

@@ -12,7 +12,7 @@ import torch
 from cuda.bindings import driver
 
 from flashrt_kernels import arena
-from flashrt_kernels.backend import Step, Tap, sections
+from flashrt_kernels.backend import Program, Step, Tap, sections
 from flashrt_kernels.cuda.launch import checked
 
 
@@ -20,7 +20,8 @@ class CudaProgram:
     """The steps of one graph on one stream.
 
     Everything is launched once while this is made, which shows what does not run, and is captured then. A
-    replay allocates nothing. Sections are timed by events that belong to the captured graph.
+    replay allocates nothing; several programs may be enqueued one behind the other. Sections are timed by
+    events that belong to the captured graph.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class CudaProgram:
             self.replay_all({})
             if graph:
                 self._capture()
-            self.replay()  # brings a captured graph onto the device
+            self.start()  # brings a captured graph onto the device
+            self.finish(None)
         except BaseException:
             self.close()  # nobody else knows of it
             raise
@@ -59,19 +61,25 @@ class CudaProgram:
         with torch.cuda.stream(self._stream):
             self._copy(offset, offset + bytes)
 
-    def replay(self) -> None:
-        """Send the small inputs, run every needed launch and wait for the end."""
+    def start(self) -> None:
+        """Send the small inputs and enqueue every needed launch."""
         # The stream also makes its GPU the current one of this thread, whichever that was.
         with torch.cuda.stream(self._stream):
-            try:
-                self._copy(*self._inputs)
-                if self._executable is None:
-                    self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_DEFAULT)
-                else:
-                    checked(driver.cuGraphLaunch(self._executable, self._stream.cuda_stream))
-            finally:
-                self._stream.synchronize()  # whatever was raised: the host writes its inputs again
-            self._read_events()
+            self._copy(*self._inputs)
+            if self._executable is None:
+                self._launch(driver.CUevent_record_flags.CU_EVENT_RECORD_DEFAULT)
+            else:
+                checked(driver.cuGraphLaunch(self._executable, self._stream.cuda_stream))
+
+    def finish(self, first: Program | None) -> None:
+        """Wait, and read the events; `gpu` counts from the first launch of `first`."""
+        self._stream.synchronize()
+        began = first._events[0] if isinstance(first, CudaProgram) else self._events[0]
+        timings = dict.fromkeys((section for section, _ in self._runs), 0.0)
+        for (section, _), (start, end) in zip(self._runs, pairwise(self._events), strict=True):
+            timings[section] += checked(driver.cuEventElapsedTime(start, end))
+        timings["gpu"] = checked(driver.cuEventElapsedTime(began, self._events[-1]))
+        self.timings = timings
 
     def _copy(self, first: int, last: int) -> None:
         self._memory.arena[first:last].copy_(self._memory.host[first:last], non_blocking=True)
@@ -91,13 +99,6 @@ class CudaProgram:
                         tap()
             finally:
                 self._stream.synchronize()
-
-    def _read_events(self) -> None:
-        timings = dict.fromkeys((section for section, _ in self._runs), 0.0)
-        for (section, _), (start, end) in zip(self._runs, pairwise(self._events), strict=True):
-            timings[section] += checked(driver.cuEventElapsedTime(start, end))
-        timings["gpu"] = checked(driver.cuEventElapsedTime(self._events[0], self._events[-1]))
-        self.timings = timings
 
     # ---- capture ----
 

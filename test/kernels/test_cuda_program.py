@@ -4,7 +4,7 @@
 import ctypes
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from flashrt_kernels import arena
-from flashrt_kernels.backend import Step
+from flashrt_kernels.activation import silu
+from flashrt_kernels.backend import CpuBackend, Step
+from flashrt_kernels.graph import StaticGraph
 
 STUBBED = ("flashrt_kernels.cuda.launch", "flashrt_kernels.cuda.program")
 
@@ -144,11 +146,35 @@ def test_launch_that_fails_in_a_capture_ends_it_and_is_named(driver: Driver) -> 
 def test_replay_that_fails_has_ended_when_it_raises(driver: Driver) -> None:
     """Else the next observation is written over inputs that are still being copied."""
     stream = Stream()
-    made = program([lambda: None], stream=stream)
+
+    class Backend(CpuBackend):
+        def program(self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: Any) -> Any:
+            return program([lambda: None], stream=stream)
+
+    g = StaticGraph("g", Backend())
+    g.output("y", g.call(silu, x=g.input("x", (2, 3), torch.float32)))
+    g.plan()
     before, driver.fails = stream.waits, {"cuGraphLaunch"}
     with pytest.raises(RuntimeError, match="out of luck"):
-        made.replay()
+        g.replay()
     assert stream.waits == before + 1
+
+
+def test_time_on_the_gpu_counts_from_the_program_before(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a decision looks as if its vision tower took no time."""
+    first, second = program([lambda: None]), program([lambda: None])
+    asked: list[tuple[Any, Any]] = []
+
+    def elapsed(start: Any, end: Any) -> tuple[int, float]:
+        asked.append((start, end))
+        return 0, 0.5
+
+    monkeypatch.setattr(driver, "cuEventElapsedTime", elapsed)
+    first._events, second._events = ["a", "b"], ["c", "d"]
+    second.finish(first)
+    assert asked == [("c", "d"), ("a", "d")]
 
 
 def test_tapped_replay_does_not_show_the_times_of_another(driver: Driver) -> None:

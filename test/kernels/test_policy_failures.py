@@ -31,10 +31,10 @@ class Counting(CpuBackend):
                 super().close()
                 backend.open -= 1
 
-            def replay(self) -> None:
+            def start(self) -> None:
                 if backend.left < 0:
                     raise RuntimeError("the GPU fell off the bus")
-                super().replay()
+                super().start()
 
         self.left -= 1
         self.open += 1
