@@ -48,6 +48,7 @@ class Program(Protocol):
     """The bound steps of one graph over one memory."""
 
     timings: dict[str, float]  # milliseconds by section in the last replay; empty where it was not timed
+    results: Mapping[str, torch.Tensor]  # the outputs in host memory, as the last replay left them
 
     def send(self, offset: int, bytes: int) -> None:
         """Start bringing part of the input block, as it is in host memory now, to the device."""
@@ -91,9 +92,14 @@ class Backend(Protocol):
         """The launches of one call over fixed tensors."""
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> Program:
-        """inputs: byte range of the small inputs, which every replay sends."""
+        """inputs: byte range of the small inputs, which every replay sends. outputs: those it brings back."""
 
     def release(self) -> None:
         """Give memory that nothing uses any more back to the system."""
@@ -122,9 +128,14 @@ class CpuBackend:
         return (partial(kernel.reference, *tensors.values(), **parameters),)
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> Program:
-        return CpuProgram(steps)
+        return CpuProgram(steps, outputs)
 
     def release(self) -> None:
         """Nothing to do: Python's references decide."""
@@ -133,8 +144,9 @@ class CpuBackend:
 class CpuProgram:
     """Calls the references one after another."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor]) -> None:
         self.timings: dict[str, float] = {}
+        self.results = outputs
         self._steps, self._runs = steps, sections(steps)
 
     def send(self, offset: int, bytes: int) -> None:
@@ -171,7 +183,7 @@ class CpuProgram:
 
     def close(self) -> None:
         """Drop the launches, and with them the views of the arena."""
-        self._steps, self._runs = (), []
+        self._steps, self._runs, self.results = (), [], {}
 
 
 MAX_INDEX = 127  # of a device; torch cuts larger ones: its cuda:256 is cuda:0

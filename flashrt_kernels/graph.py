@@ -25,7 +25,8 @@ from flashrt_kernels.buffer import Buffer, Storage, copy_out
 from flashrt_kernels.composition import Composition, Node
 from flashrt_kernels.errors import GraphError
 
-# Bytes. Smaller inputs go to the device in every replay, in one copy; larger ones when they are sent.
+# Bytes. Smaller inputs go to the device in every replay, in one copy, and smaller outputs come back in it;
+# larger ones go when they are sent and come when they are read.
 SMALL = 1 << 16
 
 
@@ -98,7 +99,8 @@ class StaticGraph(Composition):
         small = [s for s in inputs if s.bytes <= SMALL]
         first = min((offsets[s.name] for s in small), default=0)
         last = max((offsets[s.name] + s.bytes for s in small), default=0)
-        self._program = self.backend.program(self.name, steps, memory, (first, last))
+        outputs = {name: self._view(b) for name, b in self._outputs.items() if b.bytes <= SMALL}
+        self._program = self.backend.program(self.name, steps, memory, (first, last), outputs)
 
     def _find_borrowed(self) -> None:
         """Where the graph before keeps what this one borrows."""
@@ -212,11 +214,12 @@ class StaticGraph(Composition):
 
     def read(self, name: str) -> np.ndarray:
         """A copy of an output; bf16 comes as float32."""
-        if self._arena is None:
+        if self._program is None:
             raise GraphError(f"{self.name}: read({name!r}) before plan()")
         if name not in self._outputs:
             raise GraphError(f"{self.name}: no output {name!r}; it has {sorted(self._outputs)}")
-        return copy_out(self._view(self._outputs[name]))
+        result = self._program.results.get(name)
+        return copy_out(self._view(self._outputs[name]) if result is None else result)
 
     def start(self) -> None:
         """Begin a replay: the inputs as they are now are on their way, and so are the launches.

@@ -51,10 +51,15 @@ class CudaBackend:
             return families.maker(kernel)(self.gpu, tensors, parameters, workspace)
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> CudaProgram:
         with torch.cuda.device(self.device):
-            return CudaProgram(name, steps, memory, inputs, self.stream, self.gpu.options.graph)
+            return CudaProgram(name, steps, memory, inputs, outputs, self.stream, self.gpu.options.graph)
 
     def release(self) -> None:
         """Torch keeps freed blocks for itself; a closed policy leaves them to others."""

@@ -40,9 +40,13 @@ class Driver(ModuleType):
             "cuGraphInstantiate": 3,
             "cuGraphGetNodes": ([], 5),
             "cuEventElapsedTime": 0.5,
+            "cuStreamGetCtx": 4,
+            "cuCtxPopCurrent": 4,
         }
-        names = "cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch"
-        for name in [*results, *names.split(), "cuGraphDestroy", "cuGraphExecDestroy", "cuLaunchKernelEx"]:
+        names = """cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch
+                   cuGraphDestroy cuGraphExecDestroy cuLaunchKernelEx cuCtxPushCurrent cuMemcpyHtoDAsync
+                   cuMemcpyDtoHAsync"""
+        for name in [*results, *names.split()]:
             setattr(self, name, self.call(name, results.get(name)))
         self.CUlaunchConfig = self.CUlaunchAttribute = self.structure
         self.CUfunction = self.CUstream = int
@@ -103,7 +107,7 @@ def program(launches: list[Any], graph: bool = True, stream: Stream | None = Non
     memory = arena.allocate(256)
     module = import_module("flashrt_kernels.cuda.program")
     steps = [Step("vision", tuple(launches), True)]
-    return module.CudaProgram("g", steps, memory, (0, 64), stream or Stream(), graph)
+    return module.CudaProgram("g", steps, memory, (0, 64), {}, stream or Stream(), graph)
 
 
 def test_closed_program_gives_everything_back(driver: Driver) -> None:
@@ -148,7 +152,9 @@ def test_replay_that_fails_has_ended_when_it_raises(driver: Driver) -> None:
     stream = Stream()
 
     class Backend(CpuBackend):
-        def program(self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: Any) -> Any:
+        def program(
+            self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: Any, outputs: Any
+        ) -> Any:
             return program([lambda: None], stream=stream)
 
     g = StaticGraph("g", Backend())

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,7 +120,12 @@ def test_start_that_fails_waits_for_what_was_started() -> None:
 
     class Backend(CpuBackend):
         def program(
-            self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+            self,
+            name: str,
+            steps: Sequence[Step],
+            memory: arena.Memory,
+            inputs: tuple[int, int],
+            outputs: Any,
         ) -> CpuProgram:
             class Program(CpuProgram):
                 def start(self) -> None:
@@ -130,7 +136,7 @@ def test_start_that_fails_waits_for_what_was_started() -> None:
                 def finish(self, first: object) -> None:
                     ended.append(name)
 
-            return Program(steps)
+            return Program(steps, outputs)
 
     found = planned(Backend())
     found.run()
