@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from cuda.bindings import driver
 
 from flashrt_kernels import arena
 from flashrt_kernels.backend import Launch, Step
 from flashrt_kernels.cuda import families
 from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.launch import checked
 from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
 from flashrt_kernels.kernel import Array, Kernel
@@ -24,7 +27,7 @@ class CudaBackend:
         """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.gpu = Gpu(torch.device(device), options or CudaOptions())
         self.device = self.gpu.device
-        self.stream = torch.cuda.Stream(self.device)
+        self.stream = private_stream(self.device)
         families.load()
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
@@ -64,6 +67,17 @@ class CudaBackend:
     def release(self) -> None:
         """Torch keeps freed blocks for itself; a closed policy leaves them to others."""
         torch.cuda.empty_cache()
+
+
+def private_stream(device: torch.device) -> torch.cuda.Stream:
+    """A stream that nobody else has: torch hands out 32 in turn, and while one policy captures into a stream,
+    another must not launch there. It goes with its last user."""
+    with torch.cuda.device(device):
+        flags = int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        handle = checked(driver.cuStreamCreate(flags))
+        stream = torch.cuda.ExternalStream(int(handle), device=device)
+    weakref.finalize(stream, driver.cuStreamDestroy, handle)
+    return stream
 
 
 def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:
