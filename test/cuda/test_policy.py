@@ -157,7 +157,7 @@ def test_two_policies_in_one_process(small: Path) -> None:
 
 
 def test_every_policy_has_a_stream_of_its_own() -> None:
-    """torch's 33rd stream is its first again: what one policy captures there would hold launches of another."""
+    """torch's 33rd stream is its first again: one policy's capture there would hold launches of another."""
     from flashrt_kernels.cuda.backend import CudaBackend
 
     backends = [CudaBackend() for _ in range(40)]
