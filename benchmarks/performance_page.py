@@ -124,7 +124,7 @@ def targets(case: Case, measured: float) -> list[str]:
 
 
 def end_to_end(result: Json) -> list[str]:
-    """Wall clock of our engine, what the host adds, and its share before the first launch."""
+    """Wall clock of our engine, what the host adds, and how long it prepares."""
     rows = []
     for case in result["cases"].values():
         engine = case["engines"].get(OURS)
