@@ -73,6 +73,7 @@ def private_stream(device: torch.device) -> torch.cuda.Stream:
     """A stream that nobody else has: torch hands out 32 in turn, and while one policy captures into a stream,
     another must not launch there. It goes with its last user."""
     with torch.cuda.device(device):
+        torch.cuda.synchronize()  # or the first call of a process finds no context
         flags = int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
         handle = checked(driver.cuStreamCreate(flags))
         stream = torch.cuda.ExternalStream(int(handle), device=device)
