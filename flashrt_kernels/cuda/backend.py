@@ -77,7 +77,8 @@ def private_stream(device: torch.device) -> torch.cuda.Stream:
         flags = int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
         handle = checked(driver.cuStreamCreate(flags))
         stream = torch.cuda.ExternalStream(int(handle), device=device)
-    weakref.finalize(stream, driver.cuStreamDestroy, handle)
+    # Not at the end of the process: the driver may have gone by then.
+    weakref.finalize(stream, driver.cuStreamDestroy, handle).atexit = False
     return stream
 
 
