@@ -36,9 +36,8 @@ class Chunk:
     """One decision.
 
     actions: float32 [horizon, D] in robot units.
-    timings: milliseconds of prepare (host work and copies), vision, prefix, action, and total. On a GPU part
-    of prepare runs beside vision; there is also gpu, from the first launch to the end of the last one; with
-    taps only prepare and total.
+    timings: milliseconds of prepare (host work and copies that no launch ran beside), vision, prefix, action,
+    and total; on a GPU also gpu, from the first launch to the end of the last one, and with taps only total.
     taps: copies of the intermediates that were asked for.
     """
 
@@ -223,10 +222,8 @@ class Policy:
             noise = seeded_noise(seed, sequence, self._noise_shape)
         check_noise(noise, self._noise_shape)
         self._write_images(graphs.vision, frames)
-        seen = time.perf_counter()
         if not taps:
             graphs.vision.start()  # a GPU is busy with it while the prompt is made
-        started = time.perf_counter()
         try:
             ids = self._tokenise(instruction, state)
             graph = graphs.holding(len(ids))
@@ -235,13 +232,13 @@ class Policy:
         except BaseException:
             graphs.vision.finish()  # or the next pictures are written over those that are being copied
             raise
-        timings = {"prepare": 1e3 * (time.perf_counter() - started + seen - start)}
         copies = graph.replay(taps or ())
         self._last = tuple(frames)
-        timings.update(graph.timings)
-        actions = graph.read("actions")
-        timings["total"] = 1e3 * (time.perf_counter() - start)
-        return Chunk(actions, timings, copies)
+        actions, parts = graph.read("actions"), graph.timings
+        total = 1e3 * (time.perf_counter() - start)
+        busy = parts.get("gpu", sum(parts.values()))
+        timings = {"prepare": total - busy, **parts} if parts else {}
+        return Chunk(actions, {**timings, "total": total}, copies)
 
     def model_images(self) -> dict[str, np.ndarray]:
         """What the model saw in the last decision, by full slot name: uint8 [h, w, 3]; no missing cameras."""

@@ -31,8 +31,8 @@ WALL = """\
 ## End to end on the host
 
 Fresh pageable uint8 640×480 arrays, a new prompt and state in every decision, tokenising included → float
-actions in host memory. *wall − gpu*, at most 1.5 ms: what the host adds. *prepare*: the host's work and copies;
-the prompt's part of it runs beside the vision tower and adds nothing. – where the run did not record it.
+actions in host memory. *wall − gpu*: what the host adds, at most 1.5 ms; the prompt is made while the vision
+tower runs.
 """
 
 PEERS = """\
