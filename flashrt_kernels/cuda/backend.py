@@ -19,6 +19,10 @@ from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
 from flashrt_kernels.kernel import Array, Kernel
 
+# Streams whose policies have gone, for the next ones. None is destroyed: torch crashes at the end of a process
+# in which a stream was that it has seen.
+_IDLE: dict[torch.device, list[int]] = {}
+
 
 class CudaBackend:
     """One GPU with one private stream; the graphs of a policy share it."""
@@ -70,15 +74,17 @@ class CudaBackend:
 
 
 def private_stream(device: torch.device) -> torch.cuda.Stream:
-    """A stream that nobody else has: torch hands out 32 in turn, and while one policy captures into a stream,
-    another must not launch there. It goes with its last user."""
+    """A stream that nobody else has while it lives.
+
+    torch hands out 32 in turn: what one policy captures into its stream must not hold launches of another.
+    """
+    idle = _IDLE.setdefault(device, [])
     with torch.cuda.device(device):
         torch.cuda.synchronize()  # or the first call of a process finds no context
         flags = int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        handle = checked(driver.cuStreamCreate(flags))
-        stream = torch.cuda.ExternalStream(int(handle), device=device)
-    # Not at the end of the process: the driver may have gone by then.
-    weakref.finalize(stream, driver.cuStreamDestroy, handle).atexit = False
+        handle = idle.pop() if idle else int(checked(driver.cuStreamCreate(flags)))
+        stream = torch.cuda.ExternalStream(handle, device=device)
+    weakref.finalize(stream, idle.append, handle)
     return stream
 
 
