@@ -19,8 +19,8 @@ from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
 from flashrt_kernels.kernel import Array, Kernel
 
-# Streams whose policies have gone, for the next ones. None is destroyed: torch crashes at the end of a process
-# in which a stream was that it has seen.
+# Streams whose policies have gone, for the next ones. None is destroyed: torch crashes at the end of a
+# process in which one was that it had seen.
 _IDLE: dict[torch.device, list[int]] = {}
 
 
