@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Job:
-    """One case for one process. Only the first of a run has ablations, slow peers and the sustained minute."""
+    """One case for one process. Ablations, slow peers and the sustained minute: in the first only."""
 
     case: str
     first: bool
