@@ -19,9 +19,7 @@ from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
 from flashrt_kernels.kernel import Array, Kernel
 
-# Streams whose policies have gone, for the next ones. None is destroyed: torch crashes at the end of a
-# process in which one was that it had seen.
-_IDLE: dict[torch.device, list[int]] = {}
+_IDLE: dict[torch.device, list[int]] = {}  # streams whose backends have gone, for the next ones
 
 
 class CudaBackend:
@@ -31,7 +29,10 @@ class CudaBackend:
         """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.gpu = Gpu(torch.device(device), options or CudaOptions())
         self.device = self.gpu.device
-        self.stream = private_stream(self.device)
+        stream = private_stream(self.device)
+        self.stream = torch.cuda.ExternalStream(stream, device=self.device)
+        # Not with the torch object: after a weak reference to one of those the process crashes at its end.
+        weakref.finalize(self, _IDLE[self.device].append, stream)
         families.load()
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
@@ -73,19 +74,17 @@ class CudaBackend:
         torch.cuda.empty_cache()
 
 
-def private_stream(device: torch.device) -> torch.cuda.Stream:
-    """A stream that nobody else has while it lives.
+def private_stream(device: torch.device) -> int:
+    """Handle of a stream that nobody else has.
 
     torch hands out 32 in turn: what one policy captures into its stream must not hold launches of another.
     """
     idle = _IDLE.setdefault(device, [])
+    if idle:
+        return idle.pop()
     with torch.cuda.device(device):
         torch.cuda.synchronize()  # or the first call of a process finds no context
-        flags = int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        handle = idle.pop() if idle else int(checked(driver.cuStreamCreate(flags)))
-        stream = torch.cuda.ExternalStream(handle, device=device)
-    weakref.finalize(stream, idle.append, handle)
-    return stream
+        return int(checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))))
 
 
 def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:
