@@ -15,36 +15,67 @@ import torch
 from flashrt_kernels.cuda.families.elements import ceil_div
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.launch import Launch
-from flashrt_kernels.cuda.tensor_map import row_major_map
+from flashrt_kernels.cuda.tensor_map import TensorMap, tensor_map
 
 FAMILY = "matmul_stream"
 KINDS = ("plain", "gelu_mul", "rope_qkv")  # by EpilogueKind of epilogue.cuh
 MAX_ROWS = 64
-OUTPUTS = 64  # of one warpgroup
-DEPTH = 64  # of k in one stage
-SPLITS = (1, 2, 4, 8)  # sizes of a portable cluster
+OUTPUTS = 64  # of a thread block
+THREADS = 128 + 32  # consumers, and a warp that feeds them; every further warp costs more than it brings
+BLOCK = 64  # of k: 128 bytes, a row of the copy engine's swizzle
+SPLITS = (1, 2, 4, 8)  # of k: sizes of a portable cluster
 MAX_STAGES = 16
-MIN_STAGES = 2  # a stage is given back while the next one is computed
-# Two thread blocks share a multiprocessor, so that the next matmul's weights arrive while this one ends.
+MIN_STAGES = (
+    2  # of a ring that is shorter than the slice: a stage is given back while the next one is computed
+)
+# Of a cut by rule: two thread blocks share a multiprocessor, so that the next one's weights arrive meanwhile.
 SHARED_BYTES = 113 << 10
-BARRIER_BYTES = (3 * MAX_STAGES + 1) * 8
+BARRIER_BYTES = (4 * MAX_STAGES + 1) * 8
+
+
+class CutArgument(ctypes.Structure):
+    """Mirror of `Cut` in src/matmul_stream_feed.cuh."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int32)
+        for name in (
+            "split_shift",
+            "depth_shift",
+            "blocks",
+            "longer",
+            "weight_stages",
+            "x_stages",
+            "inner",
+            "outer",
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How a product is cut: 64 · groups outputs, 1 / splits of k for a thread block; stages of its rings."""
+    """How a product is cut: 64 outputs, 1 / splits of k for a thread block.
 
-    groups: int
+    depth: blocks of k in a stage of shared memory. weight_stages, x_stages: of the two rings.
+    """
+
     splits: int
+    depth: int
     weight_stages: int
     x_stages: int
 
     def shared(self, tokens: int) -> int:
         """Bytes of shared memory; `tokens`: rows of x, rounded up to 8."""
-        tiles = self.weight_stages * self.groups * OUTPUTS * DEPTH * 2 + self.x_stages * tokens * DEPTH * 2
+        rows = self.weight_stages * OUTPUTS + self.x_stages * tokens
         eights = ceil_div(tokens // 8, self.splits)
-        received = self.splits * eights * self.groups * OUTPUTS * 8 * 4 if self.splits > 1 else 0
-        return tiles + received + BARRIER_BYTES
+        received = self.splits * eights * OUTPUTS * 8 * 4 if self.splits > 1 else 0
+        return rows * self.depth * BLOCK * 2 + received + BARRIER_BYTES
+
+    def argument(self, k: int) -> CutArgument:
+        """What the kernel is told."""
+        shifts = (self.splits.bit_length() - 1, self.depth.bit_length() - 1)
+        coordinates = (0, 1) if self.depth > 1 else (BLOCK, 0)
+        slices = divmod(ceil_div(k, BLOCK), self.splits)
+        return CutArgument(*shifts, *slices, self.weight_stages, self.x_stages, *coordinates)
 
 
 def fits(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> bool:
@@ -69,19 +100,17 @@ def launch(
     tokens = ceil_div(rows, 8) * 8
     cut = choose(gpu, tokens, n, k)
     shared = cut.shared(tokens)
-    name = f"matmul_stream_{tokens}_{cut.groups}_{KINDS[kind]}"
+    name = f"matmul_stream_{tokens}_{KINDS[kind]}"
     return [
         Launch(
             gpu.function(FAMILY, name, shared=shared),
-            (ceil_div(n, cut.groups * OUTPUTS) * cut.splits,),
-            cut.groups * 128 + 32,
+            (ceil_div(n, OUTPUTS) * cut.splits,),
+            THREADS,
             [
-                row_major_map(weight.view(n, k), cut.groups * OUTPUTS, DEPTH),
-                row_major_map(x.view(rows, k), tokens, DEPTH),
+                blocked_map(weight, n, k, OUTPUTS, cut.depth),
+                blocked_map(x, rows, k, tokens, cut.depth),
                 epilogue,
-                *divmod(ceil_div(k, DEPTH), cut.splits),
-                cut.weight_stages,
-                cut.x_stages,
+                cut.argument(k),
             ],
             shared=shared,
             cluster=cut.splits,
@@ -91,37 +120,57 @@ def launch(
     ]
 
 
+def blocked_map(matrix: torch.Tensor, rows: int, k: int, box_rows: int, depth: int) -> TensorMap:
+    """Map of a matrix [rows, k] for copies of [depth, box_rows, 64], by block of k.
+
+    One block at a time is found by its first k, so that zeros follow the last: k need not end with a block.
+    """
+    if depth == 1:
+        return tensor_map(matrix, (k, rows, 1), (k * 2, k * 2), (BLOCK, box_rows, 1))
+    return tensor_map(matrix, (BLOCK, rows, k // BLOCK), (k * 2, BLOCK * 2), (BLOCK, box_rows, depth))
+
+
 def choose(gpu: Gpu, tokens: int, n: int, k: int) -> Cut:
     """The measured cut of a shape, or by rule.
 
     The rule: the smallest split that keeps most multiprocessors reading, as much of k in flight as fits.
     """
-    measured = MEASURED.get((tokens, n, k))
+    measured = MEASURED.get((tokens > FEW, n, k))
     if measured is not None:
         return measured
-    tiles = ceil_div(n, OUTPUTS)
-    blocks = ceil_div(k, DEPTH)
+    tiles, blocks = ceil_div(n, OUTPUTS), ceil_div(k, BLOCK)
     enough = (s for s in SPLITS if s * tiles >= 0.9 * gpu.multiprocessors or 2 * s > blocks)
     splits = next(enough, SPLITS[-1])
-    return fill(1, splits, ceil_div(blocks, splits), tokens)
+    return fill(splits, ceil_div(blocks, splits), tokens, deep=k % (BLOCK * splits) == 0)
 
 
-def fill(groups: int, splits: int, blocks: int, tokens: int) -> Cut:
-    """Rings as deep as shared memory allows, up to the whole slice of `blocks`; weights first."""
-    most = max(MIN_STAGES, min(blocks, MAX_STAGES))
+def fill(splits: int, blocks: int, tokens: int, deep: bool) -> Cut:
+    """Rings as deep as shared memory allows, up to the whole slice of `blocks`; weights first.
+
+    deep: the slices are equal and whole, so that copies may bring several blocks.
+    """
+    depth = next(d for d in (4, 2, 1) if d == 1 or (deep and blocks % d == 0))
+    most = max(MIN_STAGES, min(ceil_div(blocks, depth), MAX_STAGES))
     candidates = (
-        Cut(groups, splits, weight_stages, x_stages)
+        Cut(splits, depth, weight_stages, x_stages)
         for weight_stages in range(most, MIN_STAGES - 1, -1)
         for x_stages in range(most, MIN_STAGES - 1, -1)
         if x_stages >= min(most, 4) or weight_stages == MIN_STAGES
     )
     fitting = (cut for cut in candidates if cut.shared(tokens) <= SHARED_BYTES)
-    return next(fitting, Cut(groups, splits, MIN_STAGES, MIN_STAGES))
+    return next(fitting, Cut(splits, 1, MIN_STAGES, MIN_STAGES))
 
 
-# (tokens rounded up to 8, n, k) → the fastest cut measured on an H200 where the rule finds another
+# (more than FEW tokens, n, k) → the fastest cut on an H200 for qkv, o, gate and up, down of Pi0.5's action
+# expert, in the chain of all kernels of a layer, with 50 and with 10 rows
+FEW = 16
 MEASURED = {
-    (16, 8192, 1024): Cut(1, 1, 10, 4),  # 7.9 µs
-    (16, 1024, 4096): Cut(1, 8, 6, 4),  # 4.8 µs, by rule 5.2 to 5.9
-    (56, 1024, 4096): Cut(1, 8, 6, 4),  # 6.7 µs, by rule 7.0
+    (True, 2560, 1024): Cut(4, 4, 1, 1),
+    (True, 1024, 2048): Cut(4, 8, 1, 1),
+    (True, 8192, 1024): Cut(1, 4, 3, 4),
+    (True, 1024, 4096): Cut(4, 4, 3, 3),
+    (False, 2560, 1024): Cut(2, 8, 1, 1),
+    (False, 1024, 2048): Cut(4, 8, 1, 1),
+    (False, 8192, 1024): Cut(2, 8, 1, 1),
+    (False, 1024, 4096): Cut(8, 8, 1, 1),
 }
