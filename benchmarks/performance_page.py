@@ -130,11 +130,11 @@ def end_to_end(result: Json) -> list[str]:
         engine = case["engines"].get(OURS)
         if engine is not None:
             wall = percentiles(engine["samples"]["wall"])
-            pairs = zip(engine["samples"]["wall"], engine["samples"]["gpu"], strict=True)
-            added = percentiles([whole - gpu for whole, gpu in pairs])
+            samples = [engine["samples"][name] for name in ("wall", *STAGES)]
+            added = percentiles([whole - sum(stages) for whole, *stages in zip(*samples, strict=True)])
             figures = [ms(wall[name]) for name in PERCENTILES]
             rows.append([case["words"], *figures, ms(added["p50"]), ms(added["p99"])])
-    header = ("case", *(f"wall {name}" for name in PERCENTILES), "wall − gpu p50", "p99")
+    header = ("case", *(f"wall {name}" for name in PERCENTILES), "added p50", "p99")
     return table(header, rows) if rows else []
 
 

@@ -48,7 +48,7 @@ class Program(Protocol):
     """The bound steps of one graph over one memory."""
 
     timings: dict[str, float]  # milliseconds by section in the last replay; empty where it was not timed
-    results: Mapping[str, torch.Tensor]  # the outputs in host memory, as the last replay left them
+    results: Mapping[str, torch.Tensor]  # the outputs in host memory, until another program of the arena runs
 
     def send(self, offset: int, bytes: int) -> None:
         """Start bringing part of the input block, as it is in host memory now, to the device."""

@@ -25,6 +25,7 @@ class Storage:
     tensor: torch.Tensor | None = None
     uses: list[int] = field(default_factory=list)  # launches that read or write it, in order
     written: list[tuple[int, int]] = field(default_factory=list)  # byte ranges [start, end), sorted, apart
+    fixed: list[tuple[int, int]] = field(default_factory=list)  # those that the graph before wrote
 
     @property
     def bytes(self) -> int:
@@ -63,6 +64,12 @@ class Buffer:
             else:
                 merged.append((start, stop))
         self.storage.written[:] = merged
+
+    def written_here(self) -> list[tuple[int, int]]:
+        """The byte ranges that hold a value, counted from the start of this part."""
+        end = self.offset + self.bytes
+        found = ((max(start, self.offset), min(stop, end)) for start, stop in self.storage.written)
+        return [(start - self.offset, stop - self.offset) for start, stop in found if start < stop]
 
     def __getitem__(self, index: int | slice) -> Buffer:
         rows = self.shape[0] if self.shape else 0

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from flashrt_kernels.arena import ALIGNMENT
 from flashrt_kernels.backend import Backend, backend_of
 from flashrt_kernels.buffer import Buffer, Storage
 from flashrt_kernels.errors import GraphError
@@ -56,6 +56,7 @@ class Composition:
         if after is not None and after.backend is not self.backend:
             raise GraphError(f"{name}: after {after.name!r}, which has another backend; expected the same")
         self._before = after
+        self._marks_before = frozenset() if after is None else frozenset(after.marks)
         self._storages: dict[str, Storage] = {}
         self._outputs: dict[str, Buffer] = {}
         self._kept: dict[str, Buffer] = {}
@@ -88,15 +89,23 @@ class Composition:
         return self._add(Storage(name, "constant", tuple(tensor.shape), tensor.dtype, tensor))
 
     def borrow(self, name: str) -> Buffer:
-        """What the graph before keeps under `name`: to read, and to write for this replay.
+        """What the graph before keeps under `name`: to read, and to write where that graph has not.
 
-        Raises GraphError where it keeps nothing of that name.
+        Raises GraphError where it keeps nothing of that name, or keeps what no kernel could be sure of the
+        alignment of.
         """
         kept = {} if self._before is None else self._before._kept
         if name not in kept:
             raise GraphError(f"{self.name}: borrow({name!r}): the graph before keeps {sorted(kept)}")
         buffer = kept[name]
-        return self._add(Storage(name, "borrowed", buffer.shape, buffer.dtype))
+        if buffer.offset % ALIGNMENT:
+            raise GraphError(
+                f"{self.name}: borrow({name!r}): it starts {buffer.offset} bytes into "
+                f"{buffer.storage.name!r}; expected a multiple of {ALIGNMENT}"
+            )
+        storage = Storage(name, "borrowed", buffer.shape, buffer.dtype, fixed=buffer.written_here())
+        storage.written = list(storage.fixed)
+        return self._add(storage)
 
     def call(self, kernel: Kernel, /, **given: Any) -> Any:
         """Record one call; outputs that are not given become arena buffers. Returns the output, or a tuple.
@@ -130,10 +139,14 @@ class Composition:
                 written.mark_written()
         return kernel.results(arguments)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Names that `replay(taps=…)` accepts, those of the graphs before first."""
+        return (*(() if self._before is None else self._before.marks), *self._marks)
+
     def mark(self, name: str, buffer: Buffer) -> None:
         """Name what `buffer` holds at this point, for taps."""
-        before = {} if self._before is None else self._before._marks
-        self._check_named("mark", name, buffer, ChainMap(self._marks, before))
+        self._check_named("mark", name, buffer, self._marks, taken=self._marks_before)
         self._marks[name] = Mark(buffer, len(self._nodes))
         buffer.storage.uses.append(max(len(self._nodes) - 1, 0))
 
@@ -143,7 +156,7 @@ class Composition:
         self._outputs[name] = buffer
 
     def keep(self, name: str, buffer: Buffer) -> None:
-        """Keep `buffer` for the graphs after this one; they may write what this one leaves unwritten."""
+        """Keep `buffer` for the graphs after this one; they may write what this one has not, by now."""
         self._check_named("keep", name, buffer, self._kept, whole=False)
         self._kept[name] = buffer
 
@@ -167,16 +180,22 @@ class Composition:
             raise GraphError(f"{self.name}: {storage.name!r} has shape {list(storage.shape)}")
         self._storages[storage.name] = storage
         buffer = Buffer(storage, storage.shape)
-        if storage.kind != "buffer":
+        if storage.kind not in ("buffer", "borrowed"):
             buffer.mark_written()
         return buffer
 
     def _check_named(
-        self, what: str, name: str, buffer: Buffer, known: Mapping[str, Any], whole: bool = True
+        self,
+        what: str,
+        name: str,
+        buffer: Buffer,
+        known: Mapping[str, Any],
+        whole: bool = True,
+        taken: Collection[str] = (),
     ) -> None:
         if self._planned:
             raise GraphError(f"{self.name}: {what} {name!r} after plan(): its bytes may be in use again")
-        if name in known:
+        if name in known or name in taken:
             raise GraphError(f"{self.name}: {what} {name!r} exists already")
         storage = buffer.storage
         if self._storages.get(storage.name) is not storage:
@@ -206,6 +225,11 @@ class Composition:
                 continue
             if storage.kind not in ("buffer", "borrowed"):
                 raise GraphError(f"{kernel.name}: {name} would overwrite the {storage.kind} {storage.name!r}")
+            end = buffer.offset + buffer.bytes
+            if any(start < end and buffer.offset < stop for start, stop in storage.fixed):
+                raise GraphError(
+                    f"{kernel.name}: {name} would overwrite what the graph before wrote into {storage.name!r}"
+                )
             shared = [n for n, b in given.items() if n != name and b.overlaps(buffer)]
             if shared:
                 raise GraphError(f"{kernel.name}: {name} shares bytes of {storage.name!r} with {shared}")

@@ -36,7 +36,7 @@ class StaticGraph(Composition):
     def __init__(self, name: str, device: str | Backend = "cpu", after: StaticGraph | None = None) -> None:
         """As `Composition`."""
         super().__init__(name, device, after)
-        self._after = after
+        self._before: StaticGraph | None = after
         self._plan: arena.Plan | None = None
         self._arena: torch.Tensor | None = None
         self._program: Program | None = None
@@ -50,8 +50,7 @@ class StaticGraph(Composition):
     def layout(self, reuse: bool = True) -> arena.Plan:
         """Offsets of every arena buffer for the calls so far.
 
-        Inputs lie in front, the largest first: one copy brings all the small ones to a device, and images are
-        at the same place in every graph that shares the arena, whatever the length of its prompt.
+        Inputs lie in front, the largest first: one copy brings all the small ones to a device.
         """
         recorded = (self._nodes, self._storages, self._outputs, self._kept, self._marks)
         state = (reuse, *map(len, recorded))
@@ -85,10 +84,12 @@ class StaticGraph(Composition):
         if memory is None:
             memory = self.backend.allocate(layout.bytes, layout.front)
         self._check_arena(memory, layout)
+        if self._before is not None and memory.arena is self._before._arena:
+            raise GraphError(f"{self.name}: plan() in the memory of {self._before.name!r}, which it follows")
         offsets = {placement.request.name: placement.offset for placement in layout.placements}
         self._find_borrowed()
         self._plan, self._arena, self._offsets = layout, memory.arena, offsets
-        self._planned = True
+        self._planned, self._started = True, False
         if self._program is not None:
             self._program.close()  # planned before: a captured graph is freed by nobody else
         self._program = None
@@ -104,7 +105,7 @@ class StaticGraph(Composition):
 
     def _find_borrowed(self) -> None:
         """Where the graph before keeps what this one borrows."""
-        before = self._after
+        before = self._before
         if before is None:
             return
         if before._program is None:
@@ -141,11 +142,6 @@ class StaticGraph(Composition):
         launches = f"launches: {needed}, and {len(self._nodes) - needed} that run only for taps"
         return f"{self.name}\n{self._plan.describe(limit)}\n{launches}"
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """Names that `replay(taps=…)` accepts, those of the graph before first."""
-        return (*(() if self._after is None else self._after.marks), *self._marks)
-
     def _view(self, buffer: Buffer) -> torch.Tensor:
         storage = buffer.storage
         if storage.tensor is not None:
@@ -177,9 +173,11 @@ class StaticGraph(Composition):
 
         On a GPU also `gpu`: from the first launch, of the graph before, to the end of the last.
         """
-        before = {} if self._after is None else self._after.timings
-        own = {} if self._program is None else self._program.timings
-        return {section: ms for section, ms in before.items() if section != "gpu"} | own
+        found = {} if self._before is None else self._before.timings
+        found.pop("gpu", None)
+        for section, ms in ({} if self._program is None else self._program.timings).items():
+            found[section] = found.get(section, 0.0) + ms
+        return found
 
     def host(self, name: str) -> np.ndarray:
         """The input buffer as an array to write into, without a copy.
@@ -218,6 +216,8 @@ class StaticGraph(Composition):
             raise GraphError(f"{self.name}: read({name!r}) before plan()")
         if name not in self._outputs:
             raise GraphError(f"{self.name}: no output {name!r}; it has {sorted(self._outputs)}")
+        if self._started:
+            raise GraphError(f"{self.name}: read({name!r}) before what was started has been waited for")
         result = self._program.results.get(name)
         return copy_out(self._view(self._outputs[name]) if result is None else result)
 
@@ -227,20 +227,23 @@ class StaticGraph(Composition):
         A graph that follows another starts that one too, unless it was started since the last replay ended.
         What fails has ended when it raises: the host may write the inputs again.
         """
-        program = self._planned_program("start()")
-        before = self._after
-        if before is not None and not before._started:
-            before.start()
-        self._started = True
         try:
-            program.start()
+            self._start()
         except BaseException:
             self.finish()
             raise
 
+    def _start(self) -> None:
+        program = self._planned_program("start()")
+        before = self._before
+        if before is not None and not before._started:
+            before._start()
+        self._started = True
+        program.start()
+
     def finish(self) -> Program | None:
         """Wait for the end of what was started, here and in the graph before. Returns what began it."""
-        first = None if self._after is None else self._after.finish()
+        first = None if self._before is None else self._before.finish()
         self._started = False
         if self._program is not None:
             self._program.finish(first)
@@ -259,31 +262,32 @@ class StaticGraph(Composition):
             if unknown:
                 raise GraphError(f"{self.name}: no marks {unknown}; it has {list(self.marks)}")
             return self._replay_all(taps)
-        self.start()
-        self.finish()
+        try:
+            self._start()
+        finally:
+            self.finish()
         return {}
 
     def _planned_program(self, what: str) -> Program:
         if self._program is None:
             raise GraphError(f"{self.name}: {what} before plan()")
-        before = self._after
+        before = self._before
         if before is not None and before._program is not self._borrowed_from:
-            raise GraphError(
-                f"{self.name}: {what} after {before.name!r} was planned again; plan this one too"
-            )
+            event = "closed" if before._program is None else "planned again"
+            raise GraphError(f"{self.name}: {what} after {before.name!r}, which it follows, was {event}")
         return self._program
 
     def _replay_all(self, taps: Sequence[str]) -> dict[str, np.ndarray]:
+        program = self._planned_program("replay()")
         copies: dict[str, np.ndarray] = {}
-        if self._after is not None:
-            copies |= self._after._replay_all(taps)
+        if self._before is not None:
+            copies |= self._before._replay_all(taps)
         at: dict[int, list[Any]] = {}
         for tap in taps:
             if tap in self._marks:
                 at.setdefault(self._marks[tap].position, []).append(partial(self._copy, tap, copies))
-        assert self._program is not None
         self._started = False
-        self._program.replay_all(at)
+        program.replay_all(at)
         return copies
 
     def _copy(self, tap: str, copies: dict[str, np.ndarray]) -> None:
@@ -295,7 +299,7 @@ class StaticGraph(Composition):
             self._program.close()
         self._program, self._arena, self._host = None, None, {}
         self._storages, self._nodes, self._marks, self._outputs, self._kept = {}, [], {}, {}, {}
-        self._borrowed_from = None
+        self._borrowed_from, self._started = None, False
 
 
 def host_view(memory: torch.Tensor, offset: int, storage: Storage) -> np.ndarray:

@@ -37,7 +37,8 @@ class Chunk:
 
     actions: float32 [horizon, D] in robot units.
     timings: milliseconds of prepare (host work and copies that no launch ran beside), vision, prefix, action,
-    and total; on a GPU also gpu, from the first launch to the end of the last one, and with taps only total.
+    and total; on a GPU also gpu, from the first launch to the end of the last one with what it waited for
+    between them, and with taps only total.
     taps: copies of the intermediates that were asked for.
     """
 
@@ -221,10 +222,10 @@ class Policy:
         if noise is None:
             noise = seeded_noise(seed, sequence, self._noise_shape)
         check_noise(noise, self._noise_shape)
-        self._write_images(graphs.vision, frames)
-        if not taps:
-            graphs.vision.start()  # a GPU is busy with it while the prompt is made
         try:
+            self._write_images(graphs.vision, frames)
+            if not taps:
+                graphs.vision.start()  # a GPU is busy with it while the prompt is made
             ids = self._tokenise(instruction, state)
             graph = graphs.holding(len(ids))
             self._model.write_inputs(graph, ids, len(frames), state)
@@ -236,7 +237,7 @@ class Policy:
         self._last = tuple(frames)
         actions, parts = graph.read("actions"), graph.timings
         total = 1e3 * (time.perf_counter() - start)
-        busy = parts.get("gpu", sum(parts.values()))
+        busy = sum(ms for part, ms in parts.items() if part != "gpu")
         timings = {"prepare": total - busy, **parts} if parts else {}
         return Chunk(actions, {**timings, "total": total}, copies)
 

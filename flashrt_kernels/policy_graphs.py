@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from flashrt_kernels.arena import Memory
 from flashrt_kernels.backend import Backend
 from flashrt_kernels.graph import StaticGraph
@@ -41,9 +43,10 @@ class PolicyGraphs:
             memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))
             for graph in self.buckets.values():
                 graph.plan(memory=memory)
-        except BaseException:
+        except BaseException as error:
             self.close()
-            memory = None  # or the traceback keeps it
+            memory = None
+            traceback.clear_frames(error.__traceback__)  # or they keep the memory
             raise
 
     def holding(self, tokens: int) -> StaticGraph:

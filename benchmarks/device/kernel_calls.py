@@ -93,7 +93,7 @@ def calls_of(graph: StaticGraph) -> Counter[KernelCall]:
     Calls that run for taps only are not counted.
     """
     needed = graph._needed()
-    found: Counter[KernelCall] = Counter() if graph._after is None else calls_of(graph._after)
+    found: Counter[KernelCall] = Counter() if graph._before is None else calls_of(graph._before)
     for index, node in enumerate(graph._nodes):
         if index in needed:
             layouts = tuple(

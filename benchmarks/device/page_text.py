@@ -31,8 +31,7 @@ WALL = """\
 ## End to end on the host
 
 Fresh pageable uint8 640×480 arrays, a new prompt and state in every decision, tokenising included → float
-actions in host memory. *wall − gpu*: what the host adds, at most 1.5 ms; the prompt is made while the vision
-tower runs.
+actions in host memory. *added*: wall − (vision + prefix + action), what the host costs; the target is 1.5 ms.
 """
 
 PEERS = """\

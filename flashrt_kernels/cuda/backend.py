@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -79,11 +80,11 @@ def private_stream(device: torch.device) -> int:
 
     torch hands out 32 in turn: what one policy captures into its stream must not hold launches of another.
     """
-    idle = _IDLE.setdefault(device, [])
-    if idle:
-        return idle.pop()
+    with suppress(IndexError):
+        return _IDLE.setdefault(device, []).pop()
     with torch.cuda.device(device):
-        torch.cuda.synchronize()  # or the first call of a process finds no context
+        # Or the first call of a process finds no context. Not the whole device: another thread may capture.
+        torch.cuda.current_stream().synchronize()
         return int(checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))))
 
 

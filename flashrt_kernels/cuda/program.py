@@ -42,7 +42,8 @@ class CudaProgram:
         self.timings: dict[str, float] = {}
         self.results: Mapping[str, torch.Tensor] = {n: pinned_like(t) for n, t in outputs.items()}
         self._outputs = outputs
-        self._steps, self._memory, self._inputs, self._stream = tuple(steps), memory, inputs, stream
+        self._memory: arena.Memory | None = memory
+        self._steps, self._inputs, self._stream = tuple(steps), inputs, stream
         self._context = checked(driver.cuStreamGetCtx(stream.cuda_stream))
         self._runs = sections(steps)
         self._events: list[Any] = []
@@ -81,6 +82,7 @@ class CudaProgram:
             self._send(offset, offset + bytes, stream)
 
     def _send(self, first: int, last: int, stream: int) -> None:
+        assert self._memory is not None
         to, source = self._memory.arena.data_ptr() + first, self._memory.host.data_ptr() + first
         if last > first:
             checked(driver.cuMemcpyHtoDAsync(to, source, last - first, stream))
@@ -106,15 +108,16 @@ class CudaProgram:
         self._stream.synchronize()
         began = first._events[0] if isinstance(first, CudaProgram) else self._events[0]
         timings = dict.fromkeys((section for section, _ in self._runs), 0.0)
-        for (section, _), (start, end) in zip(self._runs, pairwise(self._events), strict=True):
-            timings[section] += checked(driver.cuEventElapsedTime(start, end))
-        timings["gpu"] = checked(driver.cuEventElapsedTime(began, self._events[-1]))
+        with self._current():
+            for (section, _), (start, end) in zip(self._runs, pairwise(self._events), strict=True):
+                timings[section] += checked(driver.cuEventElapsedTime(start, end))
+            timings["gpu"] = checked(driver.cuEventElapsedTime(began, self._events[-1]))
         self.timings = timings
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
         """Launch every step one by one, also those that only taps need; not timed, for taps wait."""
         self.timings = {}
-        with torch.cuda.stream(self._stream):
+        with self._current(), torch.cuda.stream(self._stream):
             try:
                 self._send(*self._inputs, self._stream.cuda_stream)
                 for tap in taps.get(0, ()):
@@ -174,7 +177,7 @@ class CudaProgram:
             driver.cuEventDestroy(event)
         self._graph = self._executable = None
         self._steps, self._runs, self._events = (), [], []
-        self._outputs, self.results = {}, {}
+        self._memory, self._outputs, self.results = None, {}, {}
 
 
 def pinned_like(tensor: torch.Tensor) -> torch.Tensor:

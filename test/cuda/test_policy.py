@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""A whole policy on a GPU: parity with the CPU, one captured graph, memory, determinism."""
+"""A whole policy on a GPU: parity with the CPU, captured graphs, memory, determinism."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,22 @@ def test_every_policy_has_a_stream_of_its_own() -> None:
 
     backends = [CudaBackend() for _ in range(40)]
     assert len({backend.stream.cuda_stream for backend in backends}) == 40
+    first = backends[0].stream.cuda_stream
+    del backends[0]
+    assert CudaBackend().stream.cuda_stream == first  # none is created while one is free
+
+
+def test_a_thread_that_never_used_the_gpu_can_decide() -> None:
+    """A node's decision thread is such a one, and intermediates are asked for by another."""
+    policy = load("bf16")
+    wanted, found = decide(policy), []
+    for taps in (None, ("actions_normalized_padded",)):
+        thread = Thread(target=lambda taps=taps: found.append(decide(policy, taps=taps)))
+        thread.start()
+        thread.join()
+    assert all(np.array_equal(actions, wanted) for actions in found)
+    assert len(found) == 2
+    policy.close()
 
 
 @pytest.mark.serial

@@ -197,3 +197,76 @@ def test_argument_wider_than_int32_is_refused(driver: Driver) -> None:
         as_argument(1 << 31)
     kept, address = as_argument(-(1 << 31))
     assert ctypes.c_int32.from_address(address).value == kept.value == -(1 << 31)
+
+
+def test_every_driver_call_of_a_replay_has_a_context(driver: Driver) -> None:
+    """A decision in a new thread would fail, or go to another GPU."""
+    made, bare, depth = program([lambda: None]), [], 0
+    made._outputs, made.results = {"y": torch.ones(4)}, {"y": torch.zeros(4)}
+    step = {"cuCtxPushCurrent": 1, "cuCtxPopCurrent": -1}
+
+    def noted(name: str, real: Any) -> Any:
+        def called(*given: Any) -> Any:
+            nonlocal depth
+            depth += step.get(name, 0)
+            if name not in step and not depth:
+                bare.append(name)
+            return real(*given)
+
+        return called
+
+    copies = ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuGraphLaunch", "cuEventElapsedTime")
+    for name in (*step, *copies):
+        setattr(driver, name, noted(name, getattr(driver, name)))
+    made.send(0, 16)
+    made.start()
+    made.finish(None)
+    made.replay_all({})
+    assert (depth, bare) == (0, [])
+
+
+def test_what_is_sent_launched_and_fetched(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies host memory for real: what goes where, how much of it, and in which order."""
+    order: list[str] = []
+
+    def copy(name: str) -> Any:
+        def called(to: int, source: int, bytes: int, stream: int) -> tuple[int]:
+            order.append(f"{name} {bytes}")
+            ctypes.memmove(to, source, bytes)
+            return (0,)
+
+        return called
+
+    module = import_module("flashrt_kernels.cuda.program")
+    monkeypatch.setattr(module, "pinned_like", torch.zeros_like)
+    device, host = arena.allocate(256).arena.zero_(), torch.arange(1, 129, dtype=torch.uint8)
+    output = device[192:200].view(torch.float32)
+    monkeypatch.setattr(driver, "cuMemcpyHtoDAsync", copy("to"))
+    monkeypatch.setattr(driver, "cuMemcpyDtoHAsync", copy("from"))
+
+    def launch() -> None:
+        order.append("launch")
+        output.copy_(device[64:66])
+
+    stream = Stream()
+    stream.synchronize = lambda: order.append("wait")  # type: ignore[method-assign]
+    steps = [Step("vision", (launch,), True)]
+    memory = arena.Memory(device, host)
+    made = module.CudaProgram("g", steps, memory, (64, 128), {"y": output}, stream, False)
+    order.clear()
+    device.zero_()
+    made.send(16, 8)
+    assert device[16:24].tolist() == host[16:24].tolist()
+    assert device.count_nonzero() == 8
+    made.start()
+    made.finish(None)
+    assert order == ["to 8", "to 64", "launch", "from 8", "wait"]
+    assert made.results["y"].tolist() == [65, 66]
+    order.clear()
+    host[64:66] = 7
+    made.replay_all({})
+    assert order == ["to 64", "launch", "from 8", "wait"]
+    assert made.results["y"].tolist() == [7, 7]
+    order.clear()
+    made.close()
+    assert order == ["wait"]

@@ -163,5 +163,120 @@ def test_borrowing_is_refused_where_it_cannot_work() -> None:
     found.first.plan()
     found.second.plan()
     found.first.plan()
-    with pytest.raises(GraphError, match=r"replay\(\) after 'first' was planned again"):
+    with pytest.raises(GraphError, match=r"replay\(\) after 'first', which it follows, was planned again"):
         found.second.replay()
+    found.first.close()
+    with pytest.raises(GraphError, match=r"start\(\) after 'first', which it follows, was closed"):
+        found.second.start()
+
+
+def test_results_are_not_read_while_they_are_computed() -> None:
+    """They would be those of the decision before."""
+    found = planned()
+    found.run()
+    found.second.start()
+    with pytest.raises(GraphError, match=r"second: read\('y'\) before what was started"):
+        found.second.read("y")
+    found.second.finish()
+    np.testing.assert_array_equal(found.second.read("y"), expected())
+
+
+def test_plan_forgets_what_was_started() -> None:
+    """A vision tower planned anew would be skipped, and memory that nobody wrote read."""
+    found = planned()
+    found.first.start()
+    found.first.plan()
+    found.second.plan()
+    np.testing.assert_array_equal(found.run(), expected())
+
+
+def test_rows_that_nobody_wrote_are_not_read() -> None:
+    """The rows of the prompt are left to the graph behind; without them it computes with garbage."""
+    found = pair()
+    third = StaticGraph("third", found.first.backend, after=found.first)
+    with pytest.raises(GraphError, match="no earlier call wrote"):
+        third.call(gelu, x=third.borrow("rows"))
+
+
+def test_what_the_graph_before_wrote_is_not_overwritten() -> None:
+    """The next bucket would find pictures that another one changed."""
+    found = pair()
+    third = StaticGraph("third", found.first.backend, after=found.first)
+    with pytest.raises(GraphError, match="would overwrite"):
+        third.call(silu, x=third.input("i", (2, 4), torch.float32), out=third.borrow("rows")[:2])
+
+
+def test_kept_weights_are_not_overwritten() -> None:
+    """They would be wrong until the policy is loaded again."""
+    first = StaticGraph("first", CpuBackend())
+    first.keep("w", first.constant("w", torch.ones(2, 4)))
+    second = StaticGraph("second", first.backend, after=first)
+    with pytest.raises(GraphError, match="would overwrite"):
+        second.call(silu, x=second.input("i", (2, 4), torch.float32), out=second.borrow("w"))
+
+
+def test_graphs_behind_one_another_do_not_share_memory() -> None:
+    """What the first keeps would be scratch of the second."""
+    found, memory = pair(), arena.allocate(1 << 16)
+    found.first.plan(memory=memory)
+    with pytest.raises(GraphError):
+        found.second.plan(memory=memory)
+
+
+def test_taps_after_an_early_start_do_not_leave_it_started() -> None:
+    """The decision after one with taps would use its pictures."""
+    found = planned()
+    found.first.write("x", X * 9)
+    found.second.write("text", TEXT)
+    found.first.start()
+    found.second.replay(taps=("all",))
+    np.testing.assert_array_equal(found.run(), expected())
+
+
+def chain_of_three() -> tuple[StaticGraph, StaticGraph, StaticGraph]:
+    found = pair()
+    found.second.keep("y", found.second._outputs["y"])
+    third = StaticGraph("third", found.first.backend, after=found.second)
+    third.output("z", third.call(silu, x=third.borrow("y")))
+    third.mark("z", third._outputs["z"])
+    return found.first, found.second, third
+
+
+def test_marks_of_all_graphs_before_are_distinct() -> None:
+    """A tap would show one of two intermediates, and not say which."""
+    _, _, third = chain_of_three()
+    with pytest.raises(GraphError, match="exists already"):
+        third.mark("seen", third._outputs["z"])
+
+
+def test_taps_through_a_graph_that_was_planned_again() -> None:
+    """They would come from memory that was given back."""
+    graphs = chain_of_three()
+    for graph in graphs:
+        graph.plan()
+    graphs[0].plan()
+    with pytest.raises(GraphError, match="planned again"):
+        graphs[2].replay(taps=("z",))
+
+
+def test_times_of_both_graphs_on_a_gpu() -> None:
+    """The GPU's time of vision alone is no decision's; the last graph must know where it began."""
+    asked: list[Any] = []
+
+    class Backend(CpuBackend):
+        def program(self, name: str, steps: Any, memory: Any, inputs: Any, outputs: Any) -> CpuProgram:
+            class Program(CpuProgram):
+                def finish(self, first: Any) -> None:
+                    asked.append(first)
+
+            return Program(steps, outputs)
+
+    found = planned(Backend())
+    third = StaticGraph("third", found.first.backend, after=found.first)
+    third.output("z", third.call(silu, x=third.borrow("rows")[:2]))
+    third.plan()
+    found.first._program.timings = {"early": 1.0, "gpu": 1.0}  # type: ignore[union-attr]
+    found.second._program.timings = {}  # type: ignore[union-attr]
+    assert found.second.timings == {"early": 1.0}
+    found.second.replay()
+    assert asked == [None, found.first._program]

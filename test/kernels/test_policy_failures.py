@@ -92,3 +92,60 @@ def test_graph_that_is_planned_again_lets_go_of_the_first_plan() -> None:
     assert backend.open == 1
     g.close()
     assert backend.open == 0
+
+
+class Noting(CpuBackend):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def program(self, name: str, steps: Any, memory: Any, inputs: Any, outputs: Any) -> CpuProgram:
+        notes, kind = self.notes, "vision" if name.endswith("vision") else "bucket"
+
+        class Program(CpuProgram):
+            def send(self, offset: int, bytes: int) -> None:
+                notes.append(f"send {bytes}")
+
+            def start(self) -> None:
+                notes.append(f"start {kind}")
+                super().start()
+
+            def finish(self, first: Any) -> None:
+                notes.append(f"finish {kind}")
+
+            def replay_all(self, taps: Any) -> None:
+                notes.append(f"all {kind}")
+                super().replay_all(taps)
+
+        return Program(steps, outputs)
+
+
+def test_vision_starts_before_the_prompt_and_ends_where_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A millisecond of every decision, and pictures overwritten while they are copied."""
+    backend = Noting()
+    policy = load(device=backend)
+    notes, real = backend.notes, policy._tokenise
+
+    def tokenise(*given: Any) -> list[int]:
+        notes.append("tokenise")
+        return real(*given)
+
+    monkeypatch.setattr(policy, "_tokenise", tokenise)
+    notes.clear()
+    act(policy)
+    sends = [note for note in notes if note.startswith("send")]
+    assert sends
+    assert all(int(note.split()[1]) > 1 for note in sends)
+    rest = notes[len(sends) :]
+    assert rest == ["start vision", "tokenise", "start bucket", "finish vision", "finish bucket"]
+    notes.clear()
+    act(policy, taps=policy.marks[:1])
+    assert [n for n in notes if not n.startswith("send")] == ["tokenise", "all vision", "all bucket"]
+    notes.clear()
+
+    def broken(*given: Any) -> list[int]:
+        raise ValueError("no such words")
+
+    monkeypatch.setattr(policy, "_tokenise", broken)
+    with pytest.raises(ValueError, match="no such words"):
+        act(policy)
+    assert notes[-2:] == ["start vision", "finish vision"]
