@@ -298,7 +298,8 @@ def test_what_was_measured_before_our_engine_died_is_kept(
 
 def test_the_page_shows_the_hosts_share() -> None:
     """Else nobody sees whether the host or the GPU makes a decision slow."""
-    samples = {"gpu": [2.0, 2.0], "wall": [3.0, 3.5]}
+    stages = {"vision": [0.5, 0.5], "prefix": [1.0, 1.0], "action": [0.5, 0.5]}
+    samples = {"gpu": [2.4, 2.4], "wall": [3.0, 3.5], **stages}  # 0.4 of gpu is the host's: it made it wait
     case = {"words": "w", "engines": {OURS.name: {"samples": samples}}}
     row = performance_page.end_to_end({"cases": {"w": case}})[2]
     assert row.startswith("| w | 3.25 |")
