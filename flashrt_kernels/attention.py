@@ -29,11 +29,15 @@ def attention(
     heads: int,
     kv_heads: int,
     head_dim: int,
+    settled: int = 0,
 ) -> None:
     """softmax(q·kᵀ / √head_dim)·v per head (Vaswani et al. 2017), softmax in fp32.
 
     key_valid (True = may be seen) holds for all queries, mask for each; both apply. A query that sees no key
     gives 0. kv_heads < heads: consecutive query heads share one.
+
+    settled: so many leading rows of k and v are complete before the graph's section of this call begins; a
+    GPU loads them while the kernels in front still run. It changes no result.
     """
     split_q = q.float().view(1, -1, heads, head_dim).transpose(1, 2)  # [1, heads, queries, head_dim]
     split_k = k.float().view(1, -1, kv_heads, head_dim).transpose(1, 2)

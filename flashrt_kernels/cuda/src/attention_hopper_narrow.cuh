@@ -1,17 +1,22 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
 // Attention of few queries to many keys with heads of 256 (an action expert over its prefix): latency is what
-// counts. Query heads that share a key/value head are packed as rows, 32 in a tile; a cluster of thread
-// blocks takes one tile and divides the keys, KEYS to a block at a time. In a block warpgroup w computes the
-// scores of half of the keys, shares its weights through shared memory, and multiplies all of them with
-// columns 128w … 128w + 127 of the values. At the end every block sends each other one its sums of the part
-// of the output that the other one writes: no second launch, no workspace, and the same order of additions in
-// every run.
+// counts. Query heads that share a key/value head are packed as rows, ROWS in a tile; a cluster of thread
+// blocks takes one tile and divides the keys, 2·UNIT to a block at a time.
 //
-// wgmma works on 64 rows, in groups of 8 of which a thread has row r of an even one and row r of the odd one
-// after it. The 32 rows are the even groups; the odd ones read whatever lies there (half a group further on),
-// and are ignored. More rows would cost little in the products, but twice as much in softmax and in what is
-// sent.
+// Everything is computed transposed, so that the 64 rows of wgmma are keys, then columns of the values, and
+// the few queries its N:
+//   scores[key, row] = k · qᵀ         warpgroup w has the keys of unit w, in registers
+//   sums[column, row] = vᵀ · weights  warpgroup w has columns 128w … 128w + 127, of all keys
+// Keys pass through shared memory into registers and make room for the values there: a block that holds all
+// of its keys and values needs less than half of the shared memory, and starts beside the kernel in front.
+//
+// `settled`: so many leading keys were in place before the kernel in front of this one started. They, and
+// their values, are loaded before the wait for it: nearly all there is to load.
+//
+// Every block tells the others maxima and sums of its weights while it multiplies the values, so that what it
+// sends at the end is its final share of the output, in fp16 with a common exponent for each warp, to the
+// block that adds the shares up: no second launch, no workspace, the same order of additions in every run.
 #pragma once
 
 #include "attention_hopper_shared.cuh"
@@ -19,250 +24,403 @@
 namespace flashrt {
 namespace narrow {
 
-constexpr int HEAD_DIM = 256, COLUMN_BLOCKS = HEAD_DIM / 64, ROWS = 32;
-constexpr int THREADS = 256;
-constexpr int UNITS = 16, UNIT = 128;  // a unit: sums of 8 rows × 64 columns, in float4
+constexpr int HEAD_DIM = 256, COLUMN_BLOCKS = HEAD_DIM / 64, CLUSTER = 8;
+constexpr int WARPS = 8, THREADS = 32 * WARPS;
+static_assert(WARPS == CLUSTER);  // warp i of every block sends to block i
 
-template <int KEYS, int CLUSTER> struct Shared {
-    static_assert(KEYS % 16 == 0 && KEYS <= 128 && (CLUSTER == 8 || CLUSTER == 16));
-    static constexpr int OWNED = UNITS / CLUSTER, OWNERS = CLUSTER / 4;  // units of a block; blocks of a row
-    static constexpr int RECEIVED = UNITS * UNIT * sizeof(float4) + CLUSTER * 8 * sizeof(float4);  // bytes
-    uint8_t q[COLUMN_BLOCKS * ROWS * 128];  // [4 column blocks][32 rows][64]
-    uint8_t k[KEYS * HEAD_DIM * 2];         // [4 column blocks][KEYS][64]
-    uint8_t v[KEYS * HEAD_DIM * 2];         // as k
-    uint8_t p[ROWS * KEYS * 2];             // [KEYS/8 chunks][32 rows][8], not swizzled
-    float4 received[CLUSTER][OWNED][UNIT];  // sums of each block
-    float2 statistics[CLUSTER][8][2];       // maximum and sum: [block][row][warpgroup]
-    float top[2][ROWS];                     // maxima of this key block: [warpgroup][row]
-    uint64_t qk_full[COLUMN_BLOCKS], v_full[2], received_full;
+// MANY: there are more keys than the cluster takes at a time.
+template <int ROWS_, int UNIT_, bool MANY_> struct Shared {
+    static constexpr int ROWS = ROWS_, UNIT = UNIT_, GROUPS = ROWS / 8;
+    static constexpr bool MANY = MANY_;
+    static_assert(ROWS % 16 == 0 && ROWS <= 32 && UNIT % 16 == 0 && UNIT <= 64);
+    static constexpr int STATISTICS_BYTES = CLUSTER * ROWS * sizeof(float2);
+    static constexpr int RECEIVED_BYTES = CLUSTER * (GROUPS * 32 * sizeof(uint4) + sizeof(float));
+    uint8_t unit[2][UNIT * HEAD_DIM * 2];   // keys, then values: [4 column blocks][UNIT][64], swizzled
+    uint8_t q[COLUMN_BLOCKS * ROWS * 128];  // [4 column blocks][ROWS][64], swizzled
+    uint8_t p[2 * UNIT * ROWS * 2];         // weights: [chunks of 8 keys][ROWS][8]
+    uint4 received[CLUSTER][GROUPS][32];    // shares, of warp `rank` of every block
+    float2 statistics[CLUSTER][ROWS];       // maximum and sum of every block
+    float sums[WARPS][ROWS];                // of weights
+    int top[ROWS];                          // largest score yet, ordered()
+    float exponent[CLUSTER];                // factors of the shares
+    uint64_t unit_full[2], q_full, statistics_full, received_full;
 };
 
 struct Task {
     const CUtensorMap *q_map, *k_map, *v_map;
     const uint8_t* key_valid;
     bf16* out;
-    int queries, keys, group, tile, rank;
+    int queries, keys, settled, group, tile, rank;
     float scale;
 
-    __device__ __forceinline__ int query() const { return tile * (ROWS / group); }
+    __device__ __forceinline__ int query(int rows) const { return tile * (rows / group); }
     __device__ __forceinline__ int head() const { return blockIdx.y * group; }
 };
 
-// Keys by column blocks in the order of their use, before the first of them the queries. By one thread.
+// ---- over the rows of a warp's part of scores ----
+
+// t[2i + b]: of row 8i + 2(lane % 4) + b, to be reduced over the lanes that share it. Afterwards t[0] is the
+// result of row reduced_row().
+template <int COUNT, typename Operator>
+__device__ __forceinline__ void reduce(float (&t)[COUNT], Operator apply) {
+    int count = COUNT;
+#pragma unroll
+    for (int offset = 16; offset >= 4; offset >>= 1) {
+        bool upper = threadIdx.x & offset;
+        if (count == 1) {
+            t[0] = apply(t[0], __shfl_xor_sync(0xffffffffu, t[0], offset));
+            continue;
+        }
+        count /= 2;
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            float other = __shfl_xor_sync(0xffffffffu, upper ? t[i] : t[i + count], offset);
+            t[i] = apply(upper ? t[i + count] : t[i], other);
+        }
+    }
+}
+template <int COUNT> __device__ __forceinline__ int reduced_row() {
+    int index = 0, count = COUNT;
+#pragma unroll
+    for (int offset = 16; offset >= 4; offset >>= 1) {
+        if (count == 1) continue;
+        count /= 2;
+        if (threadIdx.x & offset) index += count;
+    }
+    return index / 2 * 8 + 2 * (threadIdx.x & 3) + index % 2;
+}
+// A float as an integer of the same order, and back.
+__device__ __forceinline__ int ordered(float x) {
+    int bits = __float_as_int(x);
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+__device__ __forceinline__ float unordered(int x) { return __int_as_float(x ^ (x >> 31 & 0x7fffffff)); }
+
+// ---- loads ----
+
+// Unit w of one block of keys or values; by one thread.
 template <typename Memory>
-__device__ __forceinline__ void load_keys(Memory& sm, const Task& task, int block, bool with_queries) {
-    constexpr int BYTES = sizeof(sm.k) / COLUMN_BLOCKS, KEYS = BYTES / 128;
-    for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-        barrier_expect(&sm.qk_full[c], BYTES + (with_queries && c == 0 ? sizeof(sm.q) : 0));
-        if (with_queries && c == 0)
-            copy_4d(sm.q, task.q_map, &sm.qk_full[0], 0, 0, task.query(), task.head() * COLUMN_BLOCKS);
-        copy_3d(sm.k + c * BYTES, task.k_map, &sm.qk_full[c], 0, block * KEYS,
-                blockIdx.y * COLUMN_BLOCKS + c);
-    }
+__device__ __forceinline__ void load(Memory& sm, const CUtensorMap* map, int w, int first) {
+    barrier_expect(&sm.unit_full[w], sizeof(sm.unit[w]));
+    copy_3d(sm.unit[w], map, &sm.unit_full[w], 0, first, blockIdx.y * COLUMN_BLOCKS);
 }
-// Values, for each warpgroup its half of the columns. By one thread.
+__device__ __forceinline__ void load_matrices(uint32_t address, uint32_t (&a)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(address)
+                 : "memory");
+}
+// The keys of this warpgroup's unit into registers, 16 to a warp; then its values take their place.
 template <typename Memory>
-__device__ __forceinline__ void load_values(Memory& sm, const Task& task, int block) {
-    constexpr int BYTES = sizeof(sm.v) / COLUMN_BLOCKS, KEYS = BYTES / 128;
-    for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-        if (c % 2 == 0) barrier_expect(&sm.v_full[c / 2], 2 * BYTES);
-        copy_3d(sm.v + c * BYTES, task.v_map, &sm.v_full[c / 2], 0, block * KEYS,
-                blockIdx.y * COLUMN_BLOCKS + c);
+__device__ __forceinline__ void take_keys(Memory& sm, const Task& task, int w, int first,
+                                          uint32_t (&k)[HEAD_DIM / 16][4]) {
+    int warp = threadIdx.x % 128 / 32, lane = threadIdx.x & 31, row = 16 * warp + (lane & 15);
+    barrier_wait(&sm.unit_full[w], 0);
+    uint32_t at = shared_address(sm.unit[w]) + row * 128;
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 16; ++i) {
+        int chunk = 2 * (i & 3) + (lane >> 4);
+        k[i][0] = k[i][1] = k[i][2] = k[i][3] = 0;
+        if (16 * warp < Memory::UNIT)
+            load_matrices(at + i / 4 * (Memory::UNIT * 128) + ((chunk ^ (row & 7)) << 4), k[i]);
     }
+    named_barrier(1 + w, 128);
+    if ((threadIdx.x & 127) == 0) load(sm, task.v_map, w, first);
+    __syncwarp();
 }
 
-// s[2i], s[2i + 1]: scores of this thread's row with keys 8i + 2(t % 4), + 1 of the warpgroup's share.
-template <int SHARE, typename Memory>
-__device__ __forceinline__ void scores(const Memory& sm, int warpgroup, uint32_t phase,
-                                       float (&s)[SHARE / 4]) {
-    uint64_t q = descriptor(shared_address(sm.q), 16, 512, SWIZZLE_128);
-    uint64_t k = descriptor_k_major(sm.k + warpgroup * SHARE * 128);
-    float d[SHARE / 2];
-    wgmma_hold(d);
-#pragma unroll
-    for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-        barrier_wait(const_cast<uint64_t*>(&sm.qk_full[c]), phase);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            Wgmma<SHARE>::ss(d, q + c * (ROWS * 128 / 16) + 2 * i, k + c * (2 * SHARE * 128 / 16) + 2 * i,
-                             c + i > 0);
-        wgmma_commit();
-    }
-    wgmma_wait<0>();
-    wgmma_hold(d);
-#pragma unroll
-    for (int i = 0; i < SHARE / 8; ++i) s[2 * i] = d[4 * i], s[2 * i + 1] = d[4 * i + 1];
-}
+// ---- one block of keys ----
 
-// Sets the scores of keys that may not be seen to −inf; the largest of the row, in units of the exponent.
-template <int SHARE>
-__device__ __forceinline__ float row_maximum(float (&s)[SHARE / 4],
-                                             const uint32_t (&visible)[(SHARE + 31) / 32], float scale) {
-    float top = NOTHING;
-#pragma unroll
-    for (int i = 0; i < SHARE / 8; ++i) {
-        uint32_t bits = visible[i / 4] >> (8 * (i & 3) + 2 * (threadIdx.x & 3));
-        if (!(bits & 1)) s[2 * i] = NOTHING;
-        if (!(bits & 2)) s[2 * i + 1] = NOTHING;
-        top = fmaxf(top, fmaxf(s[2 * i], s[2 * i + 1]));
-    }
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-    return fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * scale;
-}
-
-// Weights of this warpgroup's keys into shared memory; returns this thread's share of their sum.
-template <int SHARE, typename Memory>
-__device__ __forceinline__ float share_weights(Memory& sm, int warpgroup, int row,
-                                               const float (&s)[SHARE / 4], float scale, float maximum) {
-    float base = maximum == NOTHING ? 0.0f : maximum, sum = 0.0f;
-    uint8_t* to = sm.p + warpgroup * (SHARE / 8) * (ROWS * 16) + row * 16 + (threadIdx.x & 3) * 4;
-#pragma unroll
-    for (int i = 0; i < SHARE / 8; ++i) {
-        float a = exp2_fast(fmaf(s[2 * i], scale, -base)), b = exp2_fast(fmaf(s[2 * i + 1], scale, -base));
-        sum += a + b;
-        *reinterpret_cast<uint32_t*>(to + i * (ROWS * 16)) = pack_bf16(a, b);
-    }
-    fence_async();
-    return sum;
-}
-
-template <int KEYS, typename Memory>
-__device__ __forceinline__ void values(const Memory& sm, int warpgroup, uint32_t phase, bool accumulate,
-                                       float (&o)[64]) {
-    uint64_t p = descriptor(shared_address(sm.p), ROWS * 16, 64, NO_SWIZZLE);
-    uint64_t v = descriptor(shared_address(sm.v + 2 * warpgroup * KEYS * 128), KEYS * 128, 1024, SWIZZLE_128);
-    barrier_wait(const_cast<uint64_t*>(&sm.v_full[warpgroup]), phase);
-    wgmma_hold(o);
+// s[4i + 2h + b]: score of key 16·warp + lane / 4 + 8h of the unit with row 8i + 2(lane % 4) + b.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void scores(const Memory& sm, const uint32_t (&k)[HEAD_DIM / 16][4],
+                                       float (&s)[COUNT]) {
+    uint64_t q = descriptor_k_major(sm.q);
+    wgmma_hold(s);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < KEYS / 16; ++i)
-        Wgmma<128>::template ss<1>(o, p + i * (2 * ROWS), v + i * (16 * 128 / 16), accumulate || i > 0);
+    for (int i = 0; i < HEAD_DIM / 16; ++i)
+        Wgmma<Memory::ROWS>::rs(s, k[i], q + i / 4 * (Memory::ROWS * 128 / 16) + 2 * (i & 3), i > 0);
     wgmma_commit();
     wgmma_wait<0>();
-    wgmma_hold(o);
+    wgmma_hold(s);
 }
-
-// The key blocks rank, rank + CLUSTER, … of one tile, at least one, unseen if need be.
-template <int KEYS, int CLUSTER>
-__device__ __forceinline__ void attend(Shared<KEYS, CLUSTER>& sm, const Task& task, float (&o)[64],
-                                       float& maximum, float& sum) {
-    constexpr int SHARE = KEYS / 2;  // keys of a warpgroup
-    int warpgroup = threadIdx.x / 128, row = threadIdx.x % 128 / 32 * 8 + (threadIdx.x & 31) / 4;
-    int end = max((task.keys + KEYS - 1) / KEYS, task.rank + 1);
-    uint32_t phase = 0;
-    for (int block = task.rank; block < end; block += CLUSTER, phase ^= 1) {
-        int first = block * KEYS + warpgroup * SHARE;
-        uint32_t visible[(SHARE + 31) / 32];
-        for (int i = 0; i < (SHARE + 31) / 32; ++i)
-            visible[i] =
-                __ballot_sync(0xffffffffu, key_is_visible(task.key_valid, first + 32 * i, task.keys));
-        float s[SHARE / 4];
-        scores<SHARE>(sm, warpgroup, phase, s);
-        float top = row_maximum<SHARE>(s, visible, task.scale);
-        if ((threadIdx.x & 3) == 0) sm.top[warpgroup][row] = top;
-        __syncthreads();  // the maxima are there; k, and v and p of the block before, are free
-        if (threadIdx.x == 0 && block + CLUSTER < end) load_keys(sm, task, block + CLUSTER, false);
-        if (threadIdx.x == 128 && block != task.rank) load_values(sm, task, block);
-        __syncwarp();
-        float raised = fmaxf(maximum, fmaxf(top, sm.top[warpgroup ^ 1][row])),
-              factor = rescale(maximum, raised);
-        maximum = raised;
-        sum = sum * factor + share_weights<SHARE>(sm, warpgroup, row, s, task.scale, maximum);
-        if (block != task.rank) {
+// Scores of keys that may not be seen become −inf; the largest of each row goes to sm.top.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void find_top(Memory& sm, const bool (&visible)[2], float scale,
+                                         float (&s)[COUNT]) {
+    float t[COUNT / 2];
 #pragma unroll
-            for (int i = 0; i < 64; ++i) o[i] *= factor;
-        }
-        __syncthreads();
-        values<KEYS>(sm, warpgroup, phase, block != task.rank, o);
+    for (int i = 0; i < COUNT; ++i)
+        if (!visible[i >> 1 & 1]) s[i] = NOTHING;
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) t[i] = fmaxf(s[i / 2 * 4 + i % 2], s[i / 2 * 4 + 2 + i % 2]);
+    reduce(t, [](float a, float b) { return fmaxf(a, b); });
+    atomicMax(&sm.top[reduced_row<COUNT / 2>()], ordered(t[0] * scale));
+}
+// Scores become weights, into shared memory as the second operand of the values' product. Adds to the sums of
+// this thread's keys.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void weigh(Memory& sm, int w, float scale, const float (&maximum)[COUNT / 2],
+                                      float (&s)[COUNT], float (&sum)[COUNT / 2]) {
+    int warp = threadIdx.x % 128 / 32, lane = threadIdx.x & 31;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        float top = maximum[i / 4 * 2 + i % 2];
+        s[i] = exp2_fast(fmaf(s[i], scale, top == NOTHING ? 0.0f : -top));
+        sum[i / 4 * 2 + i % 2] += s[i];
     }
-    sum = quad_sum(sum);
+    if (16 * warp >= Memory::UNIT) return;
+    uint32_t at = shared_address(sm.p) + (w * (Memory::UNIT / 8) + 2 * warp + (lane >> 3 & 1)) * (Memory::ROWS * 16) +
+                  ((lane >> 4) * 8 + (lane & 7)) * 16;
+#pragma unroll
+    for (int i = 0; i < Memory::GROUPS; i += 2)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + i * 128),
+                     "r"(pack_bf16(s[4 * i], s[4 * i + 1])), "r"(pack_bf16(s[4 * i + 2], s[4 * i + 3])),
+                     "r"(pack_bf16(s[4 * i + 4], s[4 * i + 5])), "r"(pack_bf16(s[4 * i + 6], s[4 * i + 7]))
+                     : "memory");
+    fence_async();
+}
+// o[m]: columns 128w + 64m …, asynchronous.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void values(Memory& sm, int w, bool accumulate, float (&o)[2][COUNT]) {
+    constexpr int UNIT = Memory::UNIT, ROWS = Memory::ROWS;
+    wgmma_hold(o[0]), wgmma_hold(o[1]);
+#pragma unroll
+    for (int u = 0; u < 2; ++u) {
+        barrier_wait(&sm.unit_full[u], 1);
+        if (u == 0) wgmma_fence();
+        uint64_t v = descriptor(shared_address(sm.unit[u]) + 2 * w * UNIT * 128, 0, 1024, SWIZZLE_128);
+        uint64_t p = descriptor(shared_address(sm.p) + u * UNIT * ROWS * 2, ROWS * 16, 128, NO_SWIZZLE);
+#pragma unroll
+        for (int i = 0; i < UNIT / 16; ++i)
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+                Wgmma<ROWS>::template ss<0, 1>(o[m], v + m * (UNIT * 128 / 16) + i * 128, p + i * (2 * ROWS),
+                                               accumulate || u + i > 0);
+    }
+    wgmma_commit();
 }
 
-// Sends this warpgroup's sums and statistics to the blocks that write the rows.
-template <int KEYS, int CLUSTER>
-__device__ __forceinline__ void send(Shared<KEYS, CLUSTER>& sm, int rank, const float (&o)[64], float maximum,
-                                     float sum) {
-    constexpr int OWNED = Shared<KEYS, CLUSTER>::OWNED, OWNERS = Shared<KEYS, CLUSTER>::OWNERS;
-    int warpgroup = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x & 31;
+// ---- the cluster ----
+
+// Maxima and sums of this block's weights to block `warp`, by each warp.
+template <typename Memory>
+__device__ __forceinline__ void send_statistics(Memory& sm, int rank) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    if (lane >= Memory::ROWS) return;
+    float sum = 0.0f;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        int unit = 4 * warp + 2 * warpgroup + half;
-        Receiver receiver(unit / OWNED, &sm.received_full);
+    for (int i = 0; i < WARPS; ++i) sum += sm.sums[i][lane];
+    Receiver(warp, &sm.statistics_full).send2(&sm.statistics[rank][lane], unordered(sm.top[lane]), sum);
+}
+// What the sums of row `lane` of this block must be multiplied by.
+template <typename Memory> __device__ __forceinline__ float share_of(Memory& sm, int rank) {
+    int row = threadIdx.x & (Memory::ROWS - 1);
+    float top = NOTHING, sum = 0.0f;
+    barrier_wait(&sm.statistics_full, 0);
+#pragma unroll
+    for (int i = 0; i < CLUSTER; ++i) top = fmaxf(top, sm.statistics[i][row].x);
+#pragma unroll
+    for (int i = 0; i < CLUSTER; ++i)
+        sum += sm.statistics[i][row].y * rescale(sm.statistics[i][row].x, top);
+    return sum > 0.0f ? rescale(sm.statistics[rank][row].x, top) / sum : 0.0f;
+}
+__device__ __forceinline__ uint32_t pack_half(float low, float high) {
+    __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t*>(&pair);
+}
+// This warp's share of 32 columns of the output to block `warp`.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void send(Memory& sm, int rank, float share, float (&o)[2][COUNT]) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    float largest = 0.0f;
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) {
+        float factor = __shfl_sync(0xffffffffu, share, i / 2 * 8 + 2 * (lane & 3) + i % 2);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const float* pair = o + 32 * half + 8 * j;  // columns 16j + 2(t % 4), + 1, + 8, + 9 of the unit
-            receiver.send4(&sm.received[rank][unit % OWNED][32 * j + lane], pair[0], pair[1], pair[4],
-                           pair[5]);
+            float& x = o[j >> 1][i / 2 * 4 + 2 * (j & 1) + i % 2];
+            x *= factor;
+            largest = fmaxf(largest, fabsf(x));
         }
     }
-    if ((lane & 3) < OWNERS)  // every block that writes a part of the row
-        Receiver(OWNERS * warp + (lane & 3), &sm.received_full)
-            .send2(&sm.statistics[rank][lane / 4][warpgroup], maximum, sum);
+    // fp16 holds 65504: the largest value becomes one of 2¹⁴ … 2¹⁵
+    uint32_t exponent = max(__reduce_max_sync(0xffffffffu, __float_as_uint(largest)) >> 23, 15u);
+    float factor = __uint_as_float((268 - exponent) << 23);
+    Receiver receiver(warp, &sm.received_full);
+    if (lane == 0) receiver.send1(&sm.exponent[rank], __uint_as_float((exponent - 14) << 23));
+    uint32_t words[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {  // [half of the columns][columns + 8 or not][group of rows]
+        int m = i / (COUNT / 2), h = i / Memory::GROUPS % 2, group = i % Memory::GROUPS;
+        const float* pair = o[m] + 4 * group + 2 * h;
+        words[i] = pack_half(pair[0] * factor, pair[1] * factor);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; ++i)
+        receiver.send4(&sm.received[rank][i][lane], words[4 * i], words[4 * i + 1], words[4 * i + 2],
+                       words[4 * i + 3]);
 }
-
-// Adds up what all blocks sent for the units that this one writes: a thread has 4 columns of a row.
-template <int KEYS, int CLUSTER>
-__device__ __forceinline__ void combine(const Shared<KEYS, CLUSTER>& sm, const Task& task) {
-    constexpr int OWNED = Shared<KEYS, CLUSTER>::OWNED;
-    int t = threadIdx.x, lane = t & 31;
-    if (t >= OWNED * UNIT) return;
-    float4 statistics[CLUSTER];
-    float top = NOTHING, sum = 0.0f;
+// Adds up the shares: this thread has WORDS words of every block, pairs of rows of one column.
+template <typename Memory>
+__device__ __forceinline__ void combine(const Memory& sm, const Task& task) {
+    constexpr int WORDS = Memory::ROWS / 16, GROUPS = Memory::GROUPS;
+    int warp = threadIdx.x / 32, lane = threadIdx.x & 31, word = warp * WORDS;
+    float total[WORDS][2] = {};
 #pragma unroll
     for (int i = 0; i < CLUSTER; ++i) {
-        statistics[i] = *reinterpret_cast<const float4*>(sm.statistics[i][lane / 4]);
-        top = fmaxf(top, statistics[i].x);  // both warpgroups have the same maximum
-    }
-    float4 total = {0.0f, 0.0f, 0.0f, 0.0f};
+        float exponent = sm.exponent[i];
+        const __half2* from = reinterpret_cast<const __half2*>(&sm.received[i][word / 4][lane]) + word % 4;
 #pragma unroll
-    for (int i = 0; i < CLUSTER; ++i) {
-        float4 x = sm.received[i][t / UNIT][t % UNIT];
-        float factor = rescale(statistics[i].x, top);
-        sum += factor * (statistics[i].y + statistics[i].w);
-        total.x += factor * x.x, total.y += factor * x.y, total.z += factor * x.z, total.w += factor * x.w;
+        for (int j = 0; j < WORDS; ++j) {
+            float2 x = __half22float2(from[j]);
+            total[j][0] = fmaf(x.x, exponent, total[j][0]);
+            total[j][1] = fmaf(x.y, exponent, total[j][1]);
+        }
     }
-    float inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
-    int unit = task.rank * OWNED + t / UNIT, row = unit / 4 * 8 + lane / 4;
-    int query = task.query() + row / task.group, head = task.head() + row % task.group;
-    if (query >= task.queries) return;
-    int column = unit % 4 * 64 + t % UNIT / 32 * 16 + 2 * (lane & 3);
-    bf16* to = task.out + (size_t(query) * (gridDim.y * task.group) + head) * HEAD_DIM + column;
-    *reinterpret_cast<uint32_t*>(to) = pack_bf16(total.x * inverse, total.y * inverse);
-    *reinterpret_cast<uint32_t*>(to + 8) = pack_bf16(total.z * inverse, total.w * inverse);
+    bool odd = lane & 4;  // lanes of neighbouring columns swap one row of theirs
+    int block = word / GROUPS;
+    int column = 128 * (task.rank / 4) + 64 * (block >> 1) + 16 * (task.rank & 3) + 8 * (block & 1) +
+                 (lane >> 3) * 2;
+#pragma unroll
+    for (int j = 0; j < WORDS; ++j) {
+        float other = __shfl_xor_sync(0xffffffffu, odd ? total[j][0] : total[j][1], 4);
+        uint32_t pair = odd ? pack_bf16(other, total[j][1]) : pack_bf16(total[j][0], other);
+        int row = (word % GROUPS + j) * 8 + 2 * (lane & 3) + odd;
+        int query = task.query(Memory::ROWS) + row / task.group, head = task.head() + row % task.group;
+        bf16* to = task.out + (size_t(query) * (gridDim.y * task.group) + head) * HEAD_DIM + column;
+        if (query < task.queries) *reinterpret_cast<uint32_t*>(to) = pair;
+    }
 }
 
-// Maps: q [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of 32 rows of 4
-// column blocks; k and v [64, keys, kv_heads·4], boxes of KEYS of one column block. Grid: (tiles·CLUSTER,
-// kv_heads).
-template <int KEYS, int CLUSTER> __device__ __forceinline__ void run(const Task& task) {
+// ---- everything ----
+
+#ifdef NARROW_STAMPS
+extern "C" {
+__device__ unsigned narrow_stamps[256][32];
+}
+#define STAMP(i) \
+    if (threadIdx.x == 0) narrow_stamps[blockIdx.x][i] = clock()
+#else
+#define STAMP(i)
+#endif
+
+// The key blocks rank, rank + CLUSTER, … of one tile, at least one, unseen if need be. `k`: keys of the first,
+// if they were settled.
+template <typename Memory, int COUNT>
+__device__ __forceinline__ void attend(Memory& sm, const Task& task, bool taken, uint32_t (&k)[HEAD_DIM / 16][4],
+                                       float (&o)[2][COUNT]) {
+    constexpr int UNIT = Memory::UNIT;
+    int w = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    int blocks = (task.keys + 2 * UNIT - 1) / (2 * UNIT), block = task.rank;
+    float maximum[COUNT / 2], sum[COUNT / 2];
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) maximum[i] = NOTHING, sum[i] = 0.0f;
+    while (true) {
+        bool start = !Memory::MANY || block == task.rank, last = !Memory::MANY || block + CLUSTER >= blocks;
+        bool visible[2];
+        int first = (2 * block + w) * UNIT;
+        if (!start) {
+            wgmma_wait<0>();
+            wgmma_hold(o[0]), wgmma_hold(o[1]);
+            __syncthreads();
+            if ((threadIdx.x & 127) == 0) load(sm, task.k_map, w, first);
+            __syncwarp();
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            int in_unit = warp % 4 * 16 + lane / 4 + 8 * h, key = first + in_unit;
+            visible[h] = in_unit < UNIT && key < task.keys && (!task.key_valid || task.key_valid[key]);
+        }
+        if (!start || !taken) take_keys(sm, task, w, first, k);
+        if (start) barrier_wait(&sm.q_full, 0);
+        STAMP(3);
+        float s[COUNT];
+        scores(sm, k, s);
+        STAMP(4);
+        find_top(sm, visible, task.scale, s);
+        __syncthreads();
+        STAMP(5);
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; ++i) {
+            float raised = unordered(sm.top[i / 2 * 8 + 2 * (lane & 3) + i % 2]);
+            float factor = rescale(maximum[i], raised);
+            maximum[i] = raised;
+            sum[i] *= factor;
+            if (!start) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) o[j >> 1][i / 2 * 4 + 2 * (j & 1) + i % 2] *= factor;
+            }
+        }
+        weigh(sm, w, task.scale, maximum, s, sum);
+        if (last) {
+            reduce(sum, [](float a, float b) { return a + b; });
+            sm.sums[warp][reduced_row<COUNT / 2>()] = sum[0];
+        }
+        __syncthreads();
+        STAMP(6);
+        values(sm, w, !start, o);
+        if (last) return;
+        block += CLUSTER;
+    }
+}
+
+// Maps: q [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of ROWS rows of
+// 4 column blocks; k and v [64, keys, kv_heads·4], boxes of UNIT keys of 4 column blocks. Grid:
+// (tiles·CLUSTER, kv_heads).
+template <int ROWS, int UNIT, bool MANY> __device__ __forceinline__ void run(const Task& task, int flags) {
     extern __shared__ __align__(1024) uint8_t shared_memory[];
-    auto& sm = *reinterpret_cast<Shared<KEYS, CLUSTER>*>(shared_memory);
+    using Memory = Shared<ROWS, UNIT, MANY>;
+    Memory& sm = *reinterpret_cast<Memory*>(shared_memory);
+    STAMP(0);
+    int w = threadIdx.x / 128, first = (2 * task.rank + w) * UNIT;
     if (threadIdx.x == 0) {
-        for (auto& barrier : sm.qk_full) barrier_init(&barrier, 1);
-        for (auto& barrier : sm.v_full) barrier_init(&barrier, 1);
-        barrier_init(&sm.received_full, 1);
+        barrier_init(&sm.unit_full[0], 1), barrier_init(&sm.unit_full[1], 1);
+        barrier_init(&sm.q_full, 1);
+        barrier_init(&sm.statistics_full, 1), barrier_init(&sm.received_full, 1);
         barrier_init_fence();
-        barrier_expect(&sm.received_full, sm.RECEIVED);
-        prefetch_map(task.q_map);
-        for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-            prefetch_3d(task.k_map, 0, task.rank * KEYS, blockIdx.y * COLUMN_BLOCKS + c);
-            prefetch_3d(task.v_map, 0, task.rank * KEYS, blockIdx.y * COLUMN_BLOCKS + c);
-        }
+        barrier_expect(&sm.statistics_full, Memory::STATISTICS_BYTES);
+        barrier_expect(&sm.received_full, Memory::RECEIVED_BYTES);
     }
+    if (threadIdx.x < ROWS) sm.top[threadIdx.x] = ordered(NOTHING);
+    if (threadIdx.x == 32) prefetch_map(task.q_map), prefetch_map(task.v_map);
     __syncthreads();
     cluster_arrive_reading();  // waited for before anything is sent: then all blocks have started
+    if (flags & 1) release_successor();
+    uint32_t k[HEAD_DIM / 16][4];
+    bool settled = min(first + UNIT, task.keys) <= task.settled;
+    if (settled) {
+        if ((threadIdx.x & 127) == 0) load(sm, task.k_map, w, first);
+        __syncwarp();
+        take_keys(sm, task, w, first, k);
+    }
+    STAMP(1);
     wait_for_predecessor();
-    release_successor();
-    if (threadIdx.x == 0) load_keys(sm, task, task.rank, true);
-    if (threadIdx.x == 128) load_values(sm, task, task.rank);
+    if (!(flags & 1)) release_successor();
+    STAMP(2);
+    if (!settled && (threadIdx.x & 127) == 0) load(sm, task.k_map, w, first);
+    if (threadIdx.x == 32) {
+        barrier_expect(&sm.q_full, sizeof(sm.q));
+        copy_4d(sm.q, task.q_map, &sm.q_full, 0, 0, task.query(ROWS), task.head() * COLUMN_BLOCKS);
+    }
     __syncwarp();
-    float o[64], maximum = NOTHING, sum = 0.0f;
-    attend(sm, task, o, maximum, sum);
+    float o[2][ROWS / 2];
+    attend(sm, task, settled, k, o);
+    STAMP(7);
     cluster_wait();
-    send(sm, task.rank, o, maximum, sum);
+    send_statistics(sm, task.rank);
+    float share = share_of(sm, task.rank);
+    STAMP(8);
+    wgmma_wait<0>();
+    wgmma_hold(o[0]), wgmma_hold(o[1]);
+    STAMP(9);
+    send(sm, task.rank, share, o);
+    STAMP(10);
     barrier_wait(&sm.received_full, 0);
+    STAMP(11);
     combine(sm, task);
+    STAMP(12);
 }
 
 }  // namespace narrow
