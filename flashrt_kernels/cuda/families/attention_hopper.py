@@ -33,7 +33,7 @@ WIDE_SHARED = (
 )
 # The kernels there are: packed rows of a tile, keys of a unit. A thread block takes two units at a time.
 NARROW_ROWS, NARROW_UNITS = (16, 32), (16, 32, 48, 64)
-NARROW_THREADS, NARROW_CLUSTER = 256, 8
+NARROW_THREADS, NARROW_CLUSTER = 288, 8
 
 SELF_WARPGROUPS = {64: 1, 72: 2, 128: 2}  # by head_dim, at most: the kernels there are
 SELF_KEYS, SELF_BLOCKS = 128, 2
@@ -127,8 +127,9 @@ def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
 def narrow_shared(rows: int, unit: int) -> int:
     """Bytes of shared memory of `narrow`: keys and values, queries, weights, what the cluster sends."""
     tiles = (2 * unit + rows) * HEAD_DIM * 2 + 2 * unit * rows * 2
-    received = NARROW_CLUSTER * (rows * 32 * 2 + rows * 8 + 4)
-    return tiles + received + (NARROW_CLUSTER + 1) * rows * 4 + 5 * 8
+    received = max(NARROW_CLUSTER * rows * 32 * 2, (unit + 64) * COLUMN_BLOCK * 2)
+    received += NARROW_CLUSTER * (rows * 8 + 2 * 4)
+    return tiles + received + (2 * NARROW_CLUSTER + 1) * rows * 4 + 6 * 8
 
 
 def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, rows: int) -> Launch:
@@ -144,25 +145,21 @@ def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, rows: int) -> Launch:
         NARROW_THREADS,
         [
             rows_map(a["q"], p, rows, COLUMN_BLOCKS),
-            keys_map(a["k"], unit, COLUMN_BLOCKS),
+            keys_map(a["k"], unit, 1),
             keys_map(a["v"], unit, COLUMN_BLOCKS),
             a["out"],
             a["key_valid"],
             queries,
             keys,
             p.get("settled", 0),
-            group,
+            group.bit_length() - 1,
             exponent_scale(HEAD_DIM),
-            FLAGS,
         ],
         shared=shared,
         cluster=NARROW_CLUSTER,
         pdl=gpu.pdl,
         name=name,
     )
-
-
-FLAGS = 0
 
 
 def fits_self_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> bool:

@@ -11,6 +11,16 @@
 
 #include "hopper.cuh"
 
+#ifdef NARROW_STAMPS
+extern "C" {
+__device__ unsigned stamps[512][32];
+}
+#define STAMP(i) \
+    if (threadIdx.x == 0) stamps[blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)][i] = clock()
+#else
+#define STAMP(i)
+#endif
+
 namespace flashrt {
 
 constexpr float NOTHING = -__builtin_huge_valf();
@@ -168,13 +178,15 @@ struct Receiver {
                      "r"(barrier), "f"(a)
                      : "memory");
     }
-    __device__ __forceinline__ void send4(const void* to, uint32_t a, uint32_t b, uint32_t c,
-                                          uint32_t d) const {
+    __device__ __forceinline__ void send4(const void* to, uint4 words) const {
         asm volatile(
             "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
             "[%1];" ::"r"(remote_address(shared_address(to), block)),
-            "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d)
+            "r"(barrier), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
             : "memory");
+    }
+    __device__ __forceinline__ void send4(const void* to, float a, float b, float c, float d) const {
+        send4(to, make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)));
     }
 };
 
