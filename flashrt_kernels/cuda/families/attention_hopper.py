@@ -128,8 +128,8 @@ def narrow_shared(rows: int, unit: int) -> int:
     """Bytes of shared memory of `narrow`: keys and values, queries, weights, what the cluster sends."""
     tiles = (2 * unit + rows) * HEAD_DIM * 2 + 2 * unit * rows * 2
     received = max(NARROW_CLUSTER * rows * 32 * 2, (unit + 64) * COLUMN_BLOCK * 2)
-    received += NARROW_CLUSTER * (rows * 8 + 2 * 4)
-    return tiles + received + (2 * NARROW_CLUSTER + 1) * rows * 4 + 6 * 8
+    received += NARROW_CLUSTER * (rows * 8 + 4)
+    return tiles + received + (2 * NARROW_CLUSTER + 1) * rows * 4 + 5 * 8
 
 
 def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, rows: int) -> Launch:

@@ -15,7 +15,7 @@
 // `settled`: so many leading keys were in place before the kernel in front of this one started. They, and
 // their values, are loaded before the wait for it: nearly all there is to load.
 //
-// At the end every block sends its sums, in fp16 with a common exponent for 16 columns and all rows, to the block
+// At the end every block sends its sums, in fp16 with a common exponent for 32 columns and all rows, to the block
 // that adds them up: warp i to block i. A ninth warp, the messenger, asks for the queries, and while the values
 // are multiplied tells the other blocks what the sums must be multiplied by. No second launch, no workspace, the
 // same order of additions in every run.
@@ -42,7 +42,7 @@ template <int ROWS_, int UNIT_, bool MANY_> struct Shared {
     static constexpr bool MANY = MANY_;
     static_assert(ROWS % 16 == 0 && ROWS <= 32 && UNIT % 16 == 0 && UNIT <= 64);
     static constexpr int STATISTICS_BYTES = CLUSTER * ROWS * sizeof(float2);
-    static constexpr int RECEIVED_BYTES = CLUSTER * (GROUPS / 2 * 32 * sizeof(uint4) + sizeof(float));
+    static constexpr int RECEIVED_BYTES = CLUSTER * (GROUPS * 32 * sizeof(uint4) + sizeof(float));
     uint8_t unit[2][UNIT * HEAD_DIM * 2];   // keys, then values: [3, 4 column blocks][UNIT][64], swizzled
     uint8_t q[COLUMN_BLOCKS * ROWS * 128];  // [4 column blocks][ROWS][64], swizzled
     uint8_t p[2 * UNIT * ROWS * 2];         // weights: [chunks of 8 keys][ROWS][8]
@@ -54,8 +54,8 @@ template <int ROWS_, int UNIT_, bool MANY_> struct Shared {
     float sums[WARPS][ROWS];                // of weights
     int top[ROWS];                          // largest score yet, ordered()
     float factor[CLUSTER][ROWS];            // what a block's sums are multiplied by
-    float exponent[2][CLUSTER];             // the same for 16 columns and all rows
-    uint64_t unit_full[2], q_full, statistics_full, received_full[2];
+    float exponent[CLUSTER];                // the same for all rows
+    uint64_t unit_full[2], q_full, statistics_full, received_full;
 };
 
 struct Task {
@@ -160,13 +160,14 @@ __device__ __forceinline__ void take_keys(Memory& sm, const Task& task, int w, i
     __syncwarp();
 }
 
-// ---- one block of keys ----
+// ---- one block of keys; the warpgroup is a constant W where it says which part of shared memory a product
+// reads: then its descriptors are known, and nothing is computed between two products ----
 
 // s[4i + 2h + b]: score of key 16·warp + lane / 4 + 8h of the unit with row 8i + 2(lane % 4) + b.
-template <typename Memory, int COUNT>
-__device__ __forceinline__ void scores(const Memory& sm, int w, const uint32_t (&k)[TAKEN_STEPS][4],
+template <int W, typename Memory, int COUNT>
+__device__ __forceinline__ void scores(const Memory& sm, const uint32_t (&k)[TAKEN_STEPS][4],
                                        float (&s)[COUNT]) {
-    uint64_t q = descriptor_k_major(sm.q), last = descriptor_k_major(sm.last[w * Memory::UNIT]);
+    uint64_t q = descriptor_k_major(sm.q), last = descriptor_k_major(sm.last[W * Memory::UNIT]);
     wgmma_hold(s);
     wgmma_fence();
 #pragma unroll
@@ -216,23 +217,21 @@ __device__ __forceinline__ void weigh(Memory& sm, int w, float scale, const floa
                      "r"(pack_bf16(s[4 * i + 4], s[4 * i + 5])), "r"(pack_bf16(s[4 * i + 6], s[4 * i + 7]))
                      : "memory");
 }
-// o[m]: columns 128w + 64m …, asynchronous.
-template <typename Memory, int COUNT>
-__device__ __forceinline__ void values(Memory& sm, int w, bool accumulate, float (&o)[2][COUNT]) {
+// o[m]: columns 128·W + 64m …, of the keys of one unit, asynchronous.
+template <int W, typename Memory, int COUNT>
+__device__ __forceinline__ void values(Memory& sm, int unit, bool accumulate, float (&o)[2][COUNT]) {
     constexpr int UNIT = Memory::UNIT, ROWS = Memory::ROWS;
-    uint64_t p = descriptor(shared_address(sm.p), ROWS * 16, 128, NO_SWIZZLE);
-    uint64_t v = descriptor(shared_address(sm.unit[0]) + 2 * w * UNIT * 128, 0, 1024, SWIZZLE_128);
-    barrier_wait(&sm.unit_full[0], 1);
-    barrier_wait(&sm.unit_full[1], 1);
+    barrier_wait(&sm.unit_full[unit], 1);
     wgmma_hold(o[0]), wgmma_hold(o[1]);
     wgmma_fence();
+    uint64_t p = descriptor(shared_address(sm.p) + unit * UNIT * ROWS * 2, ROWS * 16, 128, NO_SWIZZLE);
+    uint64_t v = descriptor(shared_address(sm.unit[unit]) + 2 * W * UNIT * 128, 0, 1024, SWIZZLE_128);
 #pragma unroll
-    for (int i = 0; i < UNIT / 8; ++i)
+    for (int i = 0; i < UNIT / 16; ++i)
 #pragma unroll
         for (int m = 0; m < 2; ++m)
-            Wgmma<ROWS>::template ss<0, 1>(
-                o[m], v + i / (UNIT / 16) * (sizeof(sm.unit[0]) / 16) + i % (UNIT / 16) * 128 + m * (UNIT * 128 / 16),
-                p + i * (2 * ROWS), accumulate || i > 0);
+            Wgmma<ROWS>::template ss<0, 1>(o[m], v + i * 128 + m * (UNIT * 128 / 16), p + i * (2 * ROWS),
+                                           accumulate || i > 0);
     wgmma_commit();
 }
 
@@ -284,28 +283,31 @@ __device__ __forceinline__ uint32_t pack_half(float low, float high) {
     __half2 pair = __floats2half2_rn(low, high);
     return *reinterpret_cast<uint32_t*>(&pair);
 }
-// This warp's sums of 16 columns to block `warp`; m: which half of its columns.
+// This warp's sums of 32 columns to block `warp`.
 template <typename Memory, int COUNT>
-__device__ __forceinline__ void send(Memory& sm, int rank, int m, const float (&o)[COUNT]) {
+__device__ __forceinline__ void send(Memory& sm, int rank, const float (&o)[2][COUNT]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    float largest = 0.0f;
+    float largest[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) largest = fmaxf(largest, fabsf(o[i]));
+    for (int i = 0; i < COUNT; ++i)
+        for (int m = 0; m < 2; ++m) largest[m] = fmaxf(largest[m], fabsf(o[m][i]));
     // fp16 holds 65504: the largest value becomes one of 2¹⁴ … 2¹⁵
-    uint32_t exponent = max(__reduce_max_sync(0xffffffffu, __float_as_uint(largest)) >> 23, 15u);
+    uint32_t bits = __reduce_max_sync(0xffffffffu, __float_as_uint(fmaxf(largest[0], largest[1])));
+    uint32_t exponent = max(bits >> 23, 15u);
     float factor = __uint_as_float((268 - exponent) << 23);
-    Receiver receiver(warp, &sm.received_full[m]);
-    uint32_t words[COUNT / 2];
+    Receiver receiver(warp, &sm.received_full);
+    uint32_t words[COUNT];
 #pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) {  // [columns + 8 or not][group of rows]
-        const float* pair = o + i % Memory::GROUPS * 4 + i / Memory::GROUPS * 2;
+    for (int i = 0; i < COUNT; ++i) {  // [half of the columns][columns + 8 or not][group of rows]
+        int m = i / (COUNT / 2), h = i / Memory::GROUPS % 2, group = i % Memory::GROUPS;
+        const float* pair = o[m] + 4 * group + 2 * h;
         words[i] = pack_half(pair[0] * factor, pair[1] * factor);
     }
 #pragma unroll
-    for (int i = 0; i < COUNT / 8; ++i)
-        receiver.send4(&sm.received[rank][m * (COUNT / 8) + i][lane],
+    for (int i = 0; i < COUNT / 4; ++i)
+        receiver.send4(&sm.received[rank][i][lane],
                        make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]));
-    if (lane == 0) receiver.send1(&sm.exponent[m][rank], __uint_as_float((exponent - 14) << 23));
+    if (lane == 0) receiver.send1(&sm.exponent[rank], __uint_as_float((exponent - 14) << 23));
 }
 // Adds up what all blocks sent: this thread has WORDS words of each, pairs of rows of one column.
 template <typename Memory>
@@ -319,6 +321,7 @@ __device__ __forceinline__ void combine(Memory& sm, const Task& task) {
     float2 factor[WORDS][CLUSTER];
     float total[WORDS][2] = {};
     named_barrier(KNOWN, THREADS);
+    STAMP(10);
 #pragma unroll
     for (int j = 0; j < WORDS; ++j) {
         int first = (word % GROUPS + j) * 8 + 2 * (lane & 3), row = first + odd, group = 1 << task.log_group;
@@ -328,10 +331,10 @@ __device__ __forceinline__ void combine(Memory& sm, const Task& task) {
 #pragma unroll
         for (int i = 0; i < CLUSTER; ++i) factor[j][i] = *reinterpret_cast<const float2*>(&sm.factor[i][first]);
     }
-    barrier_wait(&sm.received_full[block >> 1], 0);
+    barrier_wait(&sm.received_full, 0);
 #pragma unroll
     for (int i = 0; i < CLUSTER; ++i) {
-        float exponent = sm.exponent[block >> 1][i];
+        float exponent = sm.exponent[i];
         const __half2* from = reinterpret_cast<const __half2*>(&sm.received[i][word / 4][lane]) + word % 4;
 #pragma unroll
         for (int j = 0; j < WORDS; ++j) {
@@ -380,7 +383,8 @@ __device__ __forceinline__ void attend(Memory& sm, const Task& task, bool taken,
         if (start) barrier_wait(&sm.q_full, 0);
         STAMP(3);
         float s[COUNT];
-        scores(sm, w, k, s);
+        if (w == 0) scores<0>(sm, k, s);
+        else scores<1>(sm, k, s);
         if (last) {
             cluster_wait();            // all blocks have started: they may be sent to
             cluster_arrive_reading();  // where the last keys are, others may write
@@ -404,13 +408,19 @@ __device__ __forceinline__ void attend(Memory& sm, const Task& task, bool taken,
         fence_async();
         named_barrier(TOP, COMPUTING);
         STAMP(6);
-        values(sm, w, !start, o);
-        if (last) break;
+        if (w == 0) values<0>(sm, 0, !start, o);
+        else values<1>(sm, 0, !start, o);
+        if (last) {  // meanwhile
+            reduce(sum, [](float a, float b) { return a + b; });
+            sm.sums[warp][reduced_row<COUNT / 2>()] = sum[0];
+            named_arrive(SUMMED, THREADS);
+        }
+        if (w == 0) values<0>(sm, 1, true, o);
+        else values<1>(sm, 1, true, o);
+        STAMP(7);
+        if (last) return;
         block += CLUSTER;
     }
-    reduce(sum, [](float a, float b) { return a + b; });
-    sm.sums[warp][reduced_row<COUNT / 2>()] = sum[0];
-    named_arrive(SUMMED, THREADS);
 }
 
 // Maps: q [64, group, queries, heads·4] (head and column block of 64 in one dimension), boxes of ROWS rows of
@@ -424,12 +434,11 @@ template <int ROWS, int UNIT, bool MANY> __device__ __forceinline__ void run(con
     int w = threadIdx.x / 128, first = (2 * task.rank + w) * UNIT;
     if (threadIdx.x == 0) {
         for (auto& barrier : sm.unit_full) barrier_init(&barrier, 1);
-        barrier_init(&sm.q_full, 1), barrier_init(&sm.statistics_full, 1);
-        for (auto& barrier : sm.received_full) barrier_init(&barrier, 1);
+        barrier_init(&sm.q_full, 1);
+        barrier_init(&sm.statistics_full, 1), barrier_init(&sm.received_full, 1);
         barrier_init_fence();
         barrier_expect(&sm.statistics_full, Memory::STATISTICS_BYTES);
-        barrier_expect(&sm.received_full[0], Memory::RECEIVED_BYTES);
-        barrier_expect(&sm.received_full[1], Memory::RECEIVED_BYTES);
+        barrier_expect(&sm.received_full, Memory::RECEIVED_BYTES);
     }
     if (threadIdx.x < ROWS) sm.top[threadIdx.x] = ordered(NOTHING);
     if (threadIdx.x == COMPUTING) prefetch_map(task.q_map), prefetch_map(task.v_map);
@@ -454,15 +463,12 @@ template <int ROWS, int UNIT, bool MANY> __device__ __forceinline__ void run(con
     if (!settled) load_keys(sm, task, w, first);
     float o[2][ROWS / 2];
     attend(sm, task, settled, k, o);
-    STAMP(7);
     cluster_wait();
     wgmma_wait<0>();
     wgmma_hold(o[0]), wgmma_hold(o[1]);
     STAMP(8);
-    send(sm, task.rank, 0, o[0]);
+    send(sm, task.rank, o);
     STAMP(9);
-    send(sm, task.rank, 1, o[1]);
-    STAMP(10);
     combine(sm, task);
     STAMP(11);
 }
