@@ -15,15 +15,12 @@ extern "C" __global__ void __launch_bounds__(wide::THREADS, 1)
     wide::run(&q, &k, &v, &out, key_valid, keys, group, scale);
 }
 
-#ifndef NARROW_BLOCKS
-#define NARROW_BLOCKS 2
-#endif
 // ROWS: packed queries of a tile. UNIT: keys of one warpgroup of a block at a time.
 #define ATTENTION_NARROW(NAME, ROWS, UNIT, MANY)                                                             \
-    extern "C" __global__ void __launch_bounds__(narrow::THREADS, MANY ? 1 : NARROW_BLOCKS) attention_narrow_##NAME(     \
-        const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                        \
-        const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid, int queries, int keys,   \
-        int settled, int log_group, float scale) {                                                           \
+    extern "C" __global__ void __launch_bounds__(narrow::THREADS, narrow::Shared<ROWS, UNIT, MANY>::BLOCKS)  \
+        attention_narrow_##NAME(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,\
+                                const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid,  \
+                                int queries, int keys, int settled, int log_group, float scale) {            \
         int tile = blockIdx.x / narrow::CLUSTER, rank = cluster_rank();                                      \
         narrow::run<ROWS, UNIT, MANY>(                                                                       \
             {&q, &k, &v, key_valid, out, queries, keys, settled, log_group, tile, rank, scale});             \
@@ -32,11 +29,11 @@ ATTENTION_NARROW(16_16, 16, 16, false)
 ATTENTION_NARROW(16_32, 16, 32, false)
 ATTENTION_NARROW(16_48, 16, 48, false)
 ATTENTION_NARROW(16_64, 16, 64, false)
+ATTENTION_NARROW(16_64_many, 16, 64, true)
 ATTENTION_NARROW(32_16, 32, 16, false)
 ATTENTION_NARROW(32_32, 32, 32, false)
 ATTENTION_NARROW(32_48, 32, 48, false)
 ATTENTION_NARROW(32_64, 32, 64, false)
-ATTENTION_NARROW(16_64_many, 16, 64, true)
 ATTENTION_NARROW(32_64_many, 32, 64, true)
 
 #define ATTENTION_SELF(HEAD_DIM, WARPGROUPS)                                                                 \

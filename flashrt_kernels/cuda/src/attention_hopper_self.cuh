@@ -36,13 +36,14 @@ struct Maps {
     CUtensorMap q, q_tail, kv, kv_tail, out, out_tail;
 };
 
-// Asks for what one pass of the loop needs: queries (in the first), keys and values. Issuing a copy takes long, so
-// each warp issues some of them, in the order of their use. `column`: the first of the head in qkv.
+// Asks for what one pass of the loop needs: queries (in the first), keys and values. Issuing a copy takes
+// long, so each warp issues some of them, in the order of their use. `column`: the first of the head in qkv.
 template <typename Memory>
-__device__ __forceinline__ void load(Memory& sm, const Maps& maps, int column, int width, int first, int key) {
+__device__ __forceinline__ void load(Memory& sm, const Maps& maps, int column, int width, int first,
+                                     int key) {
     constexpr int MAIN = Memory::MAIN, TAIL = Memory::TAIL, ROWS = Memory::ROWS, WARPS = ROWS / 16;
     if (threadIdx.x & 31) return;
-    int warp = threadIdx.x / 32, copy = 0;
+    int warp = threadIdx.x / 32, copy = 0, z = blockIdx.z;
     if (warp == 0) {
 #pragma unroll
         for (int b = 0; b < BLOCKS; ++b) {
@@ -53,17 +54,17 @@ __device__ __forceinline__ void load(Memory& sm, const Maps& maps, int column, i
     auto mine = [&] { return copy++ % WARPS == warp; };
     if (key == 0) {
         for (int m = 0; m < MAIN; ++m)
-            if (mine()) copy_3d(sm.q[m], &maps.q, &sm.k_full[0], column + 64 * m, first, blockIdx.z);
-        if (TAIL && mine()) copy_3d(sm.q_tail[0], &maps.q_tail, &sm.k_full[0], column + 64 * MAIN, first, blockIdx.z);
+            if (mine()) copy_3d(sm.q[m], &maps.q, &sm.k_full[0], column + 64 * m, first, z);
+        if (TAIL && mine()) copy_3d(sm.q_tail[0], &maps.q_tail, &sm.k_full[0], column + 64 * MAIN, first, z);
     }
 #pragma unroll
     for (int i = 0; i < 2 * BLOCKS; ++i) {
         int b = i % BLOCKS, row = key + b * KEYS, at = column + width * (1 + i / BLOCKS);
         uint64_t* full = i < BLOCKS ? &sm.k_full[b] : &sm.v_full[b];
         for (int m = 0; m < MAIN; ++m)
-            if (mine()) copy_3d(i < BLOCKS ? sm.k[b][m] : sm.v[b][m], &maps.kv, full, at + 64 * m, row, blockIdx.z);
-        if (TAIL && mine())
-            copy_3d(i < BLOCKS ? sm.k_tail[b] : sm.v_tail[b], &maps.kv_tail, full, at + 64 * MAIN, row, blockIdx.z);
+            if (mine()) copy_3d(i < BLOCKS ? sm.k[b][m] : sm.v[b][m], &maps.kv, full, at + 64 * m, row, z);
+        uint8_t* tail = i < BLOCKS ? sm.k_tail[b] : sm.v_tail[b];
+        if (TAIL && mine()) copy_3d(tail, &maps.kv_tail, full, at + 64 * MAIN, row, z);
     }
 }
 
@@ -180,7 +181,6 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
     constexpr int TAIL = Memory::TAIL, ROWS = Memory::ROWS;
     extern __shared__ __align__(1024) uint8_t shared_memory[];
     Memory& sm = *reinterpret_cast<Memory*>(shared_memory);
-    STAMP(0);
     int warpgroup = threadIdx.x / 128, first = blockIdx.x * ROWS;
     int column = blockIdx.y * HEAD_DIM, width = gridDim.y * HEAD_DIM;
     if (threadIdx.x == 0) {
@@ -195,10 +195,8 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
         fence_async();
     }
     __syncthreads();
-    STAMP(1);
     wait_for_predecessor();
     release_successor();
-    STAMP(2);
     Sums<HEAD_DIM> o;
     float maximum[2] = {NOTHING, NOTHING}, sum[2] = {0.0f, 0.0f}, factor[2];
     uint32_t phase = 0;
@@ -208,26 +206,20 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
         __syncwarp();
         float s[2][KEYS / 2];
         uint32_t p[2][KEYS / 4];
-        STAMP(3);
         barrier_wait(&sm.k_full[0], phase);
-        STAMP(4);
         scores(sm, warpgroup, 0, s[0]);
         barrier_wait(&sm.k_full[1], phase);
         scores(sm, warpgroup, 1, s[1]);
         wgmma_wait<1>();
         wgmma_hold(s[0]);
-        STAMP(5);
         softmax(length - key, scale, s[0], maximum, sum, factor, p[0]);
         if (key) o.scale(factor);
-        STAMP(6);
         barrier_wait(&sm.v_full[0], phase);
-        STAMP(7);
         values<HEAD_DIM>(sm, 0, p[0], key > 0, o);
         wgmma_wait<1>();
         wgmma_hold(s[1]);
         softmax(length - key - KEYS, scale, s[1], maximum, sum, factor, p[1]);
         weights_hold(p[1]);
-        STAMP(8);
         barrier_wait(&sm.v_full[1], phase);
         wgmma_wait<0>();
         o.hold();
@@ -235,10 +227,8 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
         values<HEAD_DIM>(sm, 1, p[1], true, o);
         wgmma_wait<0>();
         o.hold();
-        STAMP(9);
     }
     write<HEAD_DIM>(sm, maps, warpgroup, first + 64 * warpgroup, o, sum);
-    STAMP(10);
 }
 
 }  // namespace self

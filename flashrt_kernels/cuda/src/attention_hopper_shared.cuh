@@ -11,16 +11,6 @@
 
 #include "hopper.cuh"
 
-#ifdef NARROW_STAMPS
-extern "C" {
-__device__ unsigned stamps[512][32];
-}
-#define STAMP(i) \
-    if (threadIdx.x == 0) stamps[blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)][i] = clock()
-#else
-#define STAMP(i)
-#endif
-
 namespace flashrt {
 
 constexpr float NOTHING = -__builtin_huge_valf();
