@@ -25,6 +25,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
 
 install: ## make the environment and build the package, if that is not done yet
+	@$(if $(filter-out cpu cuda cuda:%,$(DEVICE)),$(error DEVICE=$(DEVICE): expected cpu, cuda, cuda:1, …))
 	@$(BOOTSTRAP) --venv $(VENV)
 	@$(if $(filter cuda%,$(DEVICE)),$(RUN) -m tools.install_cuda --torch-index '$(TORCH_INDEX)')
 

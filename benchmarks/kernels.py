@@ -124,7 +124,7 @@ def measure(
 
 def calls(policy: Policy, case: Case) -> Counter[KernelCall]:
     """The calls of the graph that a decision of this case replays."""
-    return calls_of(policy._graphs[min(bucket for bucket in policy._graphs if bucket >= case.prompt)])
+    return calls_of(policy._opened().holding(case.prompt))
 
 
 def measure_all(

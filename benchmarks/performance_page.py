@@ -124,7 +124,7 @@ def targets(case: Case, measured: float) -> list[str]:
 
 
 def end_to_end(result: Json) -> list[str]:
-    """Wall clock of our engine, what the host adds, and its share before the first launch."""
+    """Wall clock of our engine, and what the host adds."""
     rows = []
     for case in result["cases"].values():
         engine = case["engines"].get(OURS)
@@ -133,9 +133,8 @@ def end_to_end(result: Json) -> list[str]:
             pairs = zip(engine["samples"]["wall"], engine["samples"]["gpu"], strict=True)
             added = percentiles([whole - gpu for whole, gpu in pairs])
             figures = [ms(wall[name]) for name in PERCENTILES]
-            prepare = ms(p50(engine, "prepare")) if "prepare" in engine["samples"] else "–"
-            rows.append([case["words"], *figures, ms(added["p50"]), ms(added["p99"]), prepare])
-    header = ("case", *(f"wall {name}" for name in PERCENTILES), "wall − gpu p50", "p99", "prepare p50")
+            rows.append([case["words"], *figures, ms(added["p50"]), ms(added["p99"])])
+    header = ("case", *(f"wall {name}" for name in PERCENTILES), "wall − gpu p50", "p99")
     return table(header, rows) if rows else []
 
 

@@ -48,12 +48,19 @@ class Program(Protocol):
     """The bound steps of one graph over one memory."""
 
     timings: dict[str, float]  # milliseconds by section in the last replay; empty where it was not timed
+    results: Mapping[str, torch.Tensor]  # the outputs in host memory, as the last replay left them
 
     def send(self, offset: int, bytes: int) -> None:
         """Start bringing part of the input block, as it is in host memory now, to the device."""
 
-    def replay(self) -> None:
-        """Send the small inputs and run every needed step; results are complete afterwards."""
+    def start(self) -> None:
+        """Send the small inputs and begin to run every needed step."""
+
+    def finish(self, first: Program | None) -> None:
+        """Wait for the end of what was started; results and `timings` are complete afterwards.
+
+        first: the program of the same backend whose start began this replay; None where it was this one's.
+        """
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
         """Run every step one by one; taps[i] are called when i steps have run."""
@@ -85,9 +92,14 @@ class Backend(Protocol):
         """The launches of one call over fixed tensors."""
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> Program:
-        """inputs: byte range of the small inputs, which every replay sends."""
+        """inputs: byte range of the small inputs, which every replay sends. outputs: those it brings back."""
 
     def release(self) -> None:
         """Give memory that nothing uses any more back to the system."""
@@ -116,9 +128,14 @@ class CpuBackend:
         return (partial(kernel.reference, *tensors.values(), **parameters),)
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> Program:
-        return CpuProgram(steps)
+        return CpuProgram(steps, outputs)
 
     def release(self) -> None:
         """Nothing to do: Python's references decide."""
@@ -127,14 +144,15 @@ class CpuBackend:
 class CpuProgram:
     """Calls the references one after another."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], outputs: Mapping[str, torch.Tensor]) -> None:
         self.timings: dict[str, float] = {}
+        self.results = outputs
         self._steps, self._runs = steps, sections(steps)
 
     def send(self, offset: int, bytes: int) -> None:
         """Nothing to do: the launches read where the host wrote."""
 
-    def replay(self) -> None:
+    def start(self) -> None:
         timings = self.timings
         for section, _ in self._runs:
             timings[section] = 0.0
@@ -146,6 +164,9 @@ class CpuProgram:
                 now = time.perf_counter()
                 timings[section] += 1e3 * (now - start)
                 start = now
+
+    def finish(self, first: Program | None) -> None:
+        """Nothing to do: what was started has ended."""
 
     def replay_all(self, taps: Mapping[int, Sequence[Tap]]) -> None:
         self.timings.update({step.section: 0.0 for step in self._steps})
@@ -162,7 +183,7 @@ class CpuProgram:
 
     def close(self) -> None:
         """Drop the launches, and with them the views of the arena."""
-        self._steps, self._runs = (), []
+        self._steps, self._runs, self.results = (), [], {}
 
 
 MAX_INDEX = 127  # of a device; torch cuts larger ones: its cuda:256 is cuda:0

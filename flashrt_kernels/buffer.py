@@ -15,10 +15,11 @@ from flashrt_kernels.errors import GraphError
 
 @dataclass(eq=False)
 class Storage:
-    """Memory behind buffers: an input, an arena buffer, or a constant (which holds its own tensor)."""
+    """Memory behind buffers: an input, an arena buffer, a constant (which holds its own tensor), or what the
+    graph before keeps (its tensor is known once that graph is planned)."""
 
     name: str
-    kind: Literal["input", "buffer", "constant"]
+    kind: Literal["input", "buffer", "constant", "borrowed"]
     shape: tuple[int, ...]
     dtype: torch.dtype
     tensor: torch.Tensor | None = None

@@ -22,12 +22,12 @@ from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.model import Model
 from flashrt_kernels.observation import check_image, check_instruction, check_noise, check_state, seeded_noise
 from flashrt_kernels.pixels import RawImage
+from flashrt_kernels.policy_graphs import PolicyGraphs
 
 log = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DEVICES = {"cpu": "fp32", "cuda": "bf16"}  # kind of device → default precision
-BUCKET, LARGEST_BUCKET = 32, 192  # prompt tokens
 MAX_IMAGE_BYTES = 1920 * 1200 * 4
 
 
@@ -36,8 +36,8 @@ class Chunk:
     """One decision.
 
     actions: float32 [horizon, D] in robot units.
-    timings: milliseconds of prepare (host work and copies), vision, prefix, action, and their total; on a GPU
-    also gpu, from the first launch to the end of the last one, and with taps only prepare and total.
+    timings: milliseconds of prepare (host work and copies that no launch ran beside), vision, prefix, action,
+    and total; on a GPU also gpu, from the first launch to the end of the last one, and with taps only total.
     taps: copies of the intermediates that were asked for.
     """
 
@@ -94,7 +94,7 @@ def load_policy(
 
 
 class Policy:
-    """A loaded policy: one planned graph per prompt bucket, all in one arena. For one thread at a time."""
+    """A loaded policy: a planned graph for vision and one per prompt bucket. For one thread at a time."""
 
     def __init__(
         self, checkpoint: LeRobotCheckpoint, model: Model, backend: Backend, max_image_bytes: int
@@ -112,10 +112,8 @@ class Policy:
         self._max_image_bytes = max_image_bytes
         self._noise_shape = (config.chunk_size, config.max_action_dim)
         self._slots = slots_by_name(config.cameras, checkpoint.rename_map)
-        self._graphs: dict[int, StaticGraph] = {}
-        self._last: tuple[StaticGraph, tuple[str, ...]] | None = (
-            None  # graph and cameras of the last decision
-        )
+        self._graphs: PolicyGraphs | None = None
+        self._last: tuple[str, ...] | None = None  # cameras of the last decision
         self._warned = False
         self.bound: tuple[str, ...] = ()
         try:
@@ -132,13 +130,13 @@ class Policy:
 
         Raises ObservationError for unknown, repeated or no cameras.
         """
-        self._check_open()
+        self._opened()
         self._plan(cameras)
 
     def _plan(self, cameras: Iterable[str]) -> None:
-        """One graph per prompt bucket; the old ones stay where `cameras` cannot be bound.
+        """Graphs for these cameras; the old ones stay where `cameras` cannot be bound.
 
-        Their arena is let go before the new one is allocated: a GPU may have no room for both.
+        Their memory is let go before the new one is allocated: a GPU may have no room for both.
         """
         names = list(cameras)
         slots = [self.slot(name) for name in names]
@@ -148,33 +146,24 @@ class Policy:
         bound = tuple(slot for slot in self.cameras if slot in slots)
         if bound == self.bound:
             return
-        limit = self._checkpoint.config.tokenizer_max_length
-        buckets = [*range(BUCKET, min(limit, LARGEST_BUCKET + 1), BUCKET), limit]
-        graphs = {}
-        for tokens in buckets:
-            graph = graphs[tokens] = StaticGraph(
-                f"{self.name}, {len(bound)} cameras, {tokens} tokens", self._backend
-            )
-            self._model.compose(graph, len(bound), tokens, self._max_image_bytes)
+        graphs = PolicyGraphs(
+            self.name,
+            self._model,
+            self._backend,
+            len(bound),
+            self._checkpoint.config.tokenizer_max_length,
+            self._max_image_bytes,
+        )
         self._model.weights.verify(self._unscanned)
         self._unscanned = None
-        layouts = [graph.layout() for graph in graphs.values()]
         self._close_graphs()
-        memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))
-        try:
-            for graph in graphs.values():
-                graph.plan(memory=memory)
-        except BaseException:
-            for graph in graphs.values():
-                graph.close()
-            del memory  # or the traceback keeps it
-            raise
-        self._graphs, self.bound, self._last = graphs, bound, None
+        graphs.plan()
+        self._graphs, self.bound = graphs, bound
 
     def _close_graphs(self) -> None:
-        for graph in self._graphs.values():
-            graph.close()
-        self._graphs, self.bound, self._last = {}, (), None
+        if self._graphs is not None:
+            self._graphs.close()
+        self._graphs, self.bound, self._last = None, (), None
 
     def slot(self, name: str) -> str:
         """Full slot name of a camera given by any accepted name. Raises ObservationError for others."""
@@ -184,15 +173,14 @@ class Policy:
 
     def warm_up(self, progress: Callable[[str], None] | None = None) -> None:
         """Decide once through the largest graph, which touches every weight and the whole arena."""
-        self._check_open()
+        graphs = self._opened()
         image = RawImage(bytes(1), 1, 1, 0, "mono8")  # fits below any max_image_bytes
-        graph = self._graphs[max(self._graphs)]
-        self._last = None  # its pictures lie in the arena that is written now
+        graph = graphs.largest
         start = time.perf_counter()
+        self._write_images(graphs.vision, dict.fromkeys(self.bound, image))
         state = np.zeros(self.state_dim, np.float32)
-        noise = seeded_noise(0, 0, self._noise_shape)
-        ids = [self._checkpoint.tokenizer.bos_id]
-        self._write(graph, dict.fromkeys(self.bound, image), state, ids, noise)
+        self._model.write_inputs(graph, [self._checkpoint.tokenizer.bos_id], len(self.bound), state)
+        graph.write("noise", seeded_noise(0, 0, self._noise_shape))
         graph.replay()
         if progress is not None:
             progress(f"{graph.name}: {1e3 * (time.perf_counter() - start):.0f} ms")
@@ -200,8 +188,7 @@ class Policy:
     @property
     def marks(self) -> tuple[str, ...]:
         """Names of the intermediates that `decide(taps=…)` can copy."""
-        self._check_open()
-        return self._graphs[max(self._graphs)].marks
+        return self._opened().largest.marks
 
     # ---- deciding ----
 
@@ -227,34 +214,42 @@ class Policy:
         Raises ObservationError naming the camera or joint that does not fit.
         """
         start = time.perf_counter()
-        self._check_open()
+        graphs = self._opened()
         state = check_state(state, self.state_dim)
         frames = self._check_images(images)
+        check_instruction(instruction)
         if noise is None:
             noise = seeded_noise(seed, sequence, self._noise_shape)
         check_noise(noise, self._noise_shape)
-        ids = self._tokenise(instruction, state)
-        graph = self._graphs[min(bucket for bucket in self._graphs if bucket >= len(ids))]
-        self._last = None  # until the pictures of this decision are there
-        self._write(graph, frames, state, ids, noise)
-        timings = {"prepare": 1e3 * (time.perf_counter() - start)}
+        self._write_images(graphs.vision, frames)
+        if not taps:
+            graphs.vision.start()  # a GPU is busy with it while the prompt is made
+        try:
+            ids = self._tokenise(instruction, state)
+            graph = graphs.holding(len(ids))
+            self._model.write_inputs(graph, ids, len(frames), state)
+            graph.write("noise", noise)
+        except BaseException:
+            graphs.vision.finish()  # or the next pictures are written over those that are being copied
+            raise
         copies = graph.replay(taps or ())
-        self._last = (graph, tuple(frames))
-        timings.update(graph.timings)
-        actions = graph.read("actions")
-        timings["total"] = 1e3 * (time.perf_counter() - start)
-        return Chunk(actions, timings, copies)
+        self._last = tuple(frames)
+        actions, parts = graph.read("actions"), graph.timings
+        total = 1e3 * (time.perf_counter() - start)
+        busy = parts.get("gpu", sum(parts.values()))
+        timings = {"prepare": total - busy, **parts} if parts else {}
+        return Chunk(actions, {**timings, "total": total}, copies)
 
     def model_images(self) -> dict[str, np.ndarray]:
         """What the model saw in the last decision, by full slot name: uint8 [h, w, 3]; no missing cameras."""
         if self._last is None:
             return {}
-        graph, slots = self._last
+        vision = self._opened().vision
         height, width = self._checkpoint.config.image_resolution
         patch = self._checkpoint.dims.vision.patch_size
         return {
-            slot: patches_to_image(graph.read(f"image{i}.patches"), height, width, patch)
-            for i, slot in enumerate(slots)
+            slot: patches_to_image(vision.read(f"image{i}.patches"), height, width, patch)
+            for i, slot in enumerate(self._last)
         }
 
     def normalise_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -262,7 +257,6 @@ class Policy:
         return self._checkpoint.state_norm.normalise(check_state(state, self.state_dim))
 
     def _tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
-        check_instruction(instruction)
         text = self._model.prompt(instruction, self._checkpoint.state_norm.normalise(state))
         ids = self._checkpoint.tokenizer.encode(text)
         limit = self._checkpoint.config.tokenizer_max_length
@@ -291,22 +285,14 @@ class Policy:
             raise ObservationError(f"no camera image; expected at least one of {', '.join(self.bound)}")
         return {slot: found[slot] for slot in self.bound if slot in found}
 
-    def _write(
-        self,
-        graph: StaticGraph,
-        frames: Mapping[str, RawImage],
-        state: np.ndarray,
-        ids: Sequence[int],
-        noise: np.ndarray,
-    ) -> None:
-        """All inputs of one decision."""
+    def _write_images(self, vision: StaticGraph, frames: Mapping[str, RawImage]) -> None:
+        """The pictures of one decision, on their way to the graph of the vision tower."""
+        self._last = None  # until the pictures of this decision are there
         for i, frame in enumerate(frames.values()):
-            frame.write(graph.host(f"image{i}.pixels"), graph.host(f"image{i}.info"))
-            graph.send(f"image{i}.pixels", frame.bytes)
+            frame.write(vision.host(f"image{i}.pixels"), vision.host(f"image{i}.info"))
+            vision.send(f"image{i}.pixels", frame.bytes)
         for i in range(len(frames), len(self.bound)):
-            graph.host(f"image{i}.info")[:] = 0
-        self._model.write_inputs(graph, ids, len(frames), state)
-        graph.write("noise", noise)
+            vision.host(f"image{i}.info")[:] = 0
 
     # ---- reporting ----
 
@@ -316,7 +302,7 @@ class Policy:
 
     def description(self) -> str:
         """Origin, cameras, sizes, statistics and the memory plan, as text."""
-        self._check_open()
+        graphs = self._opened()
         c = self._checkpoint
         lines = [f"{self.name} from {c.folder} ({c.origin} format), tokenizer {c.tokenizer.source}"]
         lines += [f"note: {note}" for note in c.notes]
@@ -334,9 +320,7 @@ class Policy:
         if c.relative_action_mask is not None:
             relative = np.flatnonzero(c.relative_action_mask).tolist()
             lines += [f"actions {relative} are relative to the state of the observation"]
-        buckets = ", ".join(map(str, self._graphs))
-        lines += [f"graphs: prompt buckets {buckets}, one arena; the largest:"]
-        lines += [self._graphs[max(self._graphs)].describe_plan(limit=16)]
+        lines += [graphs.describe()]
         return "\n".join(lines)
 
     def close(self) -> None:
@@ -347,9 +331,11 @@ class Policy:
             self._model.weights.clear()
             self._backend.release()
 
-    def _check_open(self) -> None:
-        if not self._graphs:
+    def _opened(self) -> PolicyGraphs:
+        """The planned graphs. Raises RuntimeError where the policy is closed."""
+        if self._graphs is None:
             raise RuntimeError(f"policy {self.name} is closed")
+        return self._graphs
 
 
 def slots_by_name(cameras: Sequence[str], rename_map: Mapping[str, str]) -> dict[str, str]:

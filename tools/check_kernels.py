@@ -115,7 +115,12 @@ def main() -> int:
     parser.add_argument("--cuobjdump", type=Path, help="without it, machine code is not looked at")
     arguments = parser.parse_args()
     console = Console(width=110, highlight=False)
-    resources = json.loads((arguments.folder / RESOURCES).read_text(encoding="utf-8"))["families"]
+    path = arguments.folder / RESOURCES
+    if not path.is_file():
+        parser.error(
+            f"{path} is not there; run: python -m flashrt_kernels.build --arch all --out {path.parent}"
+        )
+    resources = json.loads(path.read_text(encoding="utf-8"))["families"]
     complaints = check_spills(resources, console)
     if arguments.cuobjdump:
         complaints += check_hopper(arguments.folder, arguments.cuobjdump, console)

@@ -88,9 +88,12 @@ class KernelCall:
 
 
 def calls_of(graph: StaticGraph) -> Counter[KernelCall]:
-    """How often each call is launched in a decision; those that run for taps only are not counted."""
+    """How often each call is launched in a decision, those of the graph before included.
+
+    Calls that run for taps only are not counted.
+    """
     needed = graph._needed()
-    found: Counter[KernelCall] = Counter()
+    found: Counter[KernelCall] = Counter() if graph._after is None else calls_of(graph._after)
     for index, node in enumerate(graph._nodes):
         if index in needed:
             layouts = tuple(

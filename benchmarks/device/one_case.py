@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Job:
-    """One case for one process. Only the first of a run has the ablations and the slow peers."""
+    """One case for one process. Ablations, slow peers and the sustained minute: in the first only."""
 
     case: str
     first: bool
@@ -166,7 +166,7 @@ class OneCase:
     def steady(self, mine: list[Ours], found: list[Observation]) -> dict[str, Any]:
         """First and last sixth of a minute without a pause, for our engine."""
         seconds = self.options.sustained_s
-        if not seconds or not mine:
+        if not seconds or not mine or not self.job.first:
             return {}
         before = self.sensors.read()
         with self.journal.doing(OURS.name, "in the sustained run"):

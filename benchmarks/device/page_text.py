@@ -31,8 +31,8 @@ WALL = """\
 ## End to end on the host
 
 Fresh pageable uint8 640×480 arrays, a new prompt and state in every decision, tokenising included → float
-actions in host memory. *prepare*: the host's work and copies before the first launch; – where the run did not
-record it.
+actions in host memory. *wall − gpu*: what the host adds, at most 1.5 ms; the prompt is made while the vision
+tower runs.
 """
 
 PEERS = """\

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from cuda.bindings import driver
 
 from flashrt_kernels import arena
 from flashrt_kernels.backend import Launch, Step
 from flashrt_kernels.cuda import families
 from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.launch import checked
 from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
 from flashrt_kernels.kernel import Array, Kernel
+
+_IDLE: dict[torch.device, list[int]] = {}  # streams whose backends have gone, for the next ones
 
 
 class CudaBackend:
@@ -24,7 +29,10 @@ class CudaBackend:
         """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.gpu = Gpu(torch.device(device), options or CudaOptions())
         self.device = self.gpu.device
-        self.stream = torch.cuda.Stream(self.device)
+        stream = private_stream(self.device)
+        self.stream = torch.cuda.ExternalStream(stream, device=self.device)
+        # Not with the torch object: after a weak reference to one of those the process crashes at its end.
+        weakref.finalize(self, _IDLE[self.device].append, stream)
         families.load()
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
@@ -51,14 +59,32 @@ class CudaBackend:
             return families.maker(kernel)(self.gpu, tensors, parameters, workspace)
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self,
+        name: str,
+        steps: Sequence[Step],
+        memory: arena.Memory,
+        inputs: tuple[int, int],
+        outputs: Mapping[str, torch.Tensor],
     ) -> CudaProgram:
         with torch.cuda.device(self.device):
-            return CudaProgram(name, steps, memory, inputs, self.stream, self.gpu.options.graph)
+            return CudaProgram(name, steps, memory, inputs, outputs, self.stream, self.gpu.options.graph)
 
     def release(self) -> None:
         """Torch keeps freed blocks for itself; a closed policy leaves them to others."""
         torch.cuda.empty_cache()
+
+
+def private_stream(device: torch.device) -> int:
+    """Handle of a stream that nobody else has.
+
+    torch hands out 32 in turn: what one policy captures into its stream must not hold launches of another.
+    """
+    idle = _IDLE.setdefault(device, [])
+    if idle:
+        return idle.pop()
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()  # or the first call of a process finds no context
+        return int(checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))))
 
 
 def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:

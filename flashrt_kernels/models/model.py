@@ -15,14 +15,23 @@ from flashrt_kernels.models.weights import Weights
 class Model(Protocol):
     """One loaded checkpoint of one policy type.
 
-    Of the graph's inputs `Policy` writes those that every policy has: `image<i>.{pixels, info}` and `noise`.
+    Of the graphs' inputs `Policy` writes those that every policy has: `image<i>.{pixels, info}` and `noise`.
     """
 
     name: str
     weights: Weights
 
-    def compose(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
-        """Build the whole decision for a number of cameras and prompt tokens; output `actions`."""
+    def compose_vision(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
+        """Build what depends on images only, and keep what `compose` borrows.
+
+        Inputs `image<i>.{pixels, info}`, outputs `image<i>.patches`. tokens: the most that a prompt has.
+        """
+
+    def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
+        """Build the rest of the decision behind it for a number of prompt tokens.
+
+        Input `noise`, output `actions`.
+        """
 
     def prompt(self, instruction: str, normalised_state: np.ndarray) -> str:
         """Text of the prompt. normalised_state: float32 [D]."""

@@ -28,7 +28,7 @@ STATE_BIN_EDGES = np.linspace(-1, 1, 257)[:-1]
 
 
 class Pi05:
-    """One loaded checkpoint; `compose` builds its graph for a number of cameras and prompt tokens."""
+    """One loaded checkpoint; builds its graphs for a number of cameras and prompt tokens."""
 
     name = "pi05"
 
@@ -60,17 +60,44 @@ class Pi05:
 
     # ---- the graph ----
 
-    def compose(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
-        """Build the whole decision.
+    def compose_vision(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
+        """Inputs `image<i>.{pixels, info}`, outputs `image<i>.patches`; keeps `prefix`.
 
-        Inputs `image<i>.{pixels, info}`, `tokens`, `valid`, `positions`, `noise` and, where actions are
-        relative, `base`; outputs `actions` [horizon, D] in robot units and `image<i>.patches`.
+        `prefix`, [cameras·patches + tokens, width], has the image tokens of every camera in front; `compose`
+        writes the prompt's rows.
+        """
+        vision, dtype = self.dims.vision, self.weights.dtype
+        height, width = self.config.image_resolution
+        features = align_up(vision.num_channels * vision.patch_size**2, 8)
+        rows = cameras * vision.patches
+        with g.section("vision"):
+            patches = g.buffer("patches", (rows, features), dtype)
+            for i in range(cameras):
+                part = patches[i * vision.patches : (i + 1) * vision.patches]
+                g.call(
+                    resize_to_patches,
+                    pixels=g.input(f"image{i}.pixels", (image_bytes,), torch.uint8),
+                    info=g.input(f"image{i}.info", (4,), torch.int32),
+                    out=part,
+                    height=height,
+                    width=width,
+                    patch=vision.patch_size,
+                )
+                g.output(f"image{i}.patches", part)
+                g.mark(f"image{i}.patches", part)
+            x = g.buffer("prefix", (rows + tokens, self.dims.vlm.width), RESIDUAL)
+            vision_tower(g, self.weights, vision, patches, cameras, out=x[:rows])
+        g.keep("prefix", x)
 
-        Marks carry the names of LeRobot's intermediates: `prefix.layer0`, `suffix.step0.layer1`,
-        `x_t.step3`, …
+    def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
+        """Inputs `tokens`, `valid`, `positions`, `noise` and, where actions are relative, `base`.
+
+        Output: `actions` [horizon, D] in robot units. Marks carry the names of LeRobot's intermediates:
+        `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
         """
         dims, horizon = self.dims, self.config.chunk_size
         length = cameras * dims.vision.patches + tokens
+        x = g.borrow("prefix")[:length]
         valid = g.input("valid", (length + horizon,), torch.bool)
         positions = g.input("positions", (length + horizon,), torch.int32)
         noise = g.input("noise", (horizon, self.config.max_action_dim), torch.float32)
@@ -84,10 +111,8 @@ class Pi05:
             )
             for i in range(dims.vlm.depth)
         ]
-        with g.section("vision"):
-            x = self._embed_images(g, cameras, length, image_bytes)
         with g.section("prefix"):
-            self._embed_text(g, x[length - tokens : length], tokens)
+            self._embed_text(g, x[length - tokens :], tokens)
             g.mark("prefix.embs", x)
             g.mark("prefix.pad_masks", valid[:length])
             span = Span(slice(0, length), self._rotation(g, positions[:length]), valid[:length])
@@ -95,29 +120,6 @@ class Pi05:
         with g.section("action"):
             suffix = slice(length, length + horizon)
             self._denoise(g, noise, caches, Span(suffix, self._rotation(g, positions[suffix]), valid))
-
-    def _embed_images(self, g: StaticGraph, cameras: int, length: int, image_bytes: int) -> Buffer:
-        """Prefix buffer [length, width] with the image tokens of every camera filled in."""
-        vision, dtype = self.dims.vision, self.weights.dtype
-        height, width = self.config.image_resolution
-        features = align_up(vision.num_channels * vision.patch_size**2, 8)
-        patches = g.buffer("patches", (cameras * vision.patches, features), dtype)
-        for i in range(cameras):
-            part = patches[i * vision.patches : (i + 1) * vision.patches]
-            g.call(
-                resize_to_patches,
-                pixels=g.input(f"image{i}.pixels", (image_bytes,), torch.uint8),
-                info=g.input(f"image{i}.info", (4,), torch.int32),
-                out=part,
-                height=height,
-                width=width,
-                patch=vision.patch_size,
-            )
-            g.output(f"image{i}.patches", part)
-            g.mark(f"image{i}.patches", part)
-        x = g.buffer("prefix", (length, self.dims.vlm.width), RESIDUAL)
-        vision_tower(g, self.weights, vision, patches, cameras, out=x[: patches.shape[0]])
-        return x
 
     def _embed_text(self, g: StaticGraph, out: Buffer, tokens: int) -> None:
         ids = g.input("tokens", (tokens,), torch.int32)

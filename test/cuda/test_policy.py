@@ -156,6 +156,14 @@ def test_two_policies_in_one_process(small: Path) -> None:
     second.close()
 
 
+def test_every_policy_has_a_stream_of_its_own() -> None:
+    """torch's 33rd stream is its first again: one policy's capture there would hold launches of another."""
+    from flashrt_kernels.cuda.backend import CudaBackend
+
+    backends = [CudaBackend() for _ in range(40)]
+    assert len({backend.stream.cuda_stream for backend in backends}) == 40
+
+
 @pytest.mark.serial
 def test_close_gives_all_memory_back(small: Path) -> None:
     """Configure and cleanup, a hundred times a day, must not fill the GPU."""

@@ -27,7 +27,9 @@ def checkpoint() -> LeRobotCheckpoint:
 
 
 def constants(model: Pi05) -> dict[str, torch.Tensor]:
-    model.compose(StaticGraph("only its constants matter"), 2, 32, 1000)
+    vision = StaticGraph("only its constants matter")
+    model.compose_vision(vision, 2, 32, 1000)
+    model.compose(StaticGraph("and these", vision.backend, after=vision), 2, 32)
     return {name: tensor.cpu() for name, tensor in model.weights._made.items()}
 
 

@@ -106,8 +106,10 @@ class NotedBackend(CpuBackend):
         self.made += launches
         return launches
 
-    def program(self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]) -> Any:
-        return SimpleNamespace(close=lambda: None, timings={})
+    def program(
+        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int], outputs: Any
+    ) -> Any:
+        return SimpleNamespace(close=lambda: None, timings={}, results={})
 
 
 @pytest.fixture(scope="module")

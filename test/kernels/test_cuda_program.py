@@ -4,7 +4,7 @@
 import ctypes
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from flashrt_kernels import arena
-from flashrt_kernels.backend import Step
+from flashrt_kernels.activation import silu
+from flashrt_kernels.backend import CpuBackend, Step
+from flashrt_kernels.graph import StaticGraph
 
 STUBBED = ("flashrt_kernels.cuda.launch", "flashrt_kernels.cuda.program")
 
@@ -38,9 +40,13 @@ class Driver(ModuleType):
             "cuGraphInstantiate": 3,
             "cuGraphGetNodes": ([], 5),
             "cuEventElapsedTime": 0.5,
+            "cuStreamGetCtx": 4,
+            "cuCtxPopCurrent": 4,
         }
-        names = "cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch"
-        for name in [*results, *names.split(), "cuGraphDestroy", "cuGraphExecDestroy", "cuLaunchKernelEx"]:
+        names = """cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch
+                   cuGraphDestroy cuGraphExecDestroy cuLaunchKernelEx cuCtxPushCurrent cuMemcpyHtoDAsync
+                   cuMemcpyDtoHAsync"""
+        for name in [*results, *names.split()]:
             setattr(self, name, self.call(name, results.get(name)))
         self.CUlaunchConfig = self.CUlaunchAttribute = self.structure
         self.CUfunction = self.CUstream = int
@@ -101,7 +107,7 @@ def program(launches: list[Any], graph: bool = True, stream: Stream | None = Non
     memory = arena.allocate(256)
     module = import_module("flashrt_kernels.cuda.program")
     steps = [Step("vision", tuple(launches), True)]
-    return module.CudaProgram("g", steps, memory, (0, 64), stream or Stream(), graph)
+    return module.CudaProgram("g", steps, memory, (0, 64), {}, stream or Stream(), graph)
 
 
 def test_closed_program_gives_everything_back(driver: Driver) -> None:
@@ -144,11 +150,37 @@ def test_launch_that_fails_in_a_capture_ends_it_and_is_named(driver: Driver) -> 
 def test_replay_that_fails_has_ended_when_it_raises(driver: Driver) -> None:
     """Else the next observation is written over inputs that are still being copied."""
     stream = Stream()
-    made = program([lambda: None], stream=stream)
+
+    class Backend(CpuBackend):
+        def program(
+            self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: Any, outputs: Any
+        ) -> Any:
+            return program([lambda: None], stream=stream)
+
+    g = StaticGraph("g", Backend())
+    g.output("y", g.call(silu, x=g.input("x", (2, 3), torch.float32)))
+    g.plan()
     before, driver.fails = stream.waits, {"cuGraphLaunch"}
     with pytest.raises(RuntimeError, match="out of luck"):
-        made.replay()
+        g.replay()
     assert stream.waits == before + 1
+
+
+def test_time_on_the_gpu_counts_from_the_program_before(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a decision looks as if its vision tower took no time."""
+    first, second = program([lambda: None]), program([lambda: None])
+    asked: list[tuple[Any, Any]] = []
+
+    def elapsed(start: Any, end: Any) -> tuple[int, float]:
+        asked.append((start, end))
+        return 0, 0.5
+
+    monkeypatch.setattr(driver, "cuEventElapsedTime", elapsed)
+    first._events, second._events = ["a", "b"], ["c", "d"]
+    second.finish(first)
+    assert asked == [("c", "d"), ("a", "d")]
 
 
 def test_tapped_replay_does_not_show_the_times_of_another(driver: Driver) -> None:
@@ -175,5 +207,5 @@ def test_sections_wait_for_all_before_them(driver: Driver) -> None:
     steps = [Step(name, (lambda: None, launches[i]), needed) for i, (name, needed) in enumerate(sections)]
     steps += [Step("prefix", tuple(launches[5:]), True)]
     module = import_module("flashrt_kernels.cuda.program")
-    module.CudaProgram("g", steps, arena.allocate(256), (0, 64), Stream(), True)
+    module.CudaProgram("g", steps, arena.allocate(256), (0, 64), {}, Stream(), True)
     assert [launch._config.numAttrs for launch in launches] == [1, 1, 1, 2, 1, 1, 2]

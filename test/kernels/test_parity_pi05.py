@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from flashrt_kernels import Chunk, Policy, load_policy
 from flashrt_kernels.checkpoint import load_lerobot
+from flashrt_kernels.composition import Node
 from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.policy import MAX_IMAGE_BYTES
 from test.kernels.policies import CPU
@@ -158,7 +159,7 @@ def test_taps_do_not_change_the_actions(policy: Policy, oracle: Oracle) -> None:
 def test_nothing_is_read_that_this_decision_did_not_write(oracle: Oracle, policy: Policy) -> None:
     """The arena full of NaN before a decision: the same actions."""
     plain = decide(policy, oracle).actions
-    for graph in policy._graphs.values():
+    for graph in policy._opened().all:
         assert graph._arena is not None
         graph._arena.fill_(0xFF)
     np.testing.assert_array_equal(decide(policy, oracle).actions, plain)
@@ -166,29 +167,36 @@ def test_nothing_is_read_that_this_decision_did_not_write(oracle: Oracle, policy
 
 def test_arena_is_reused(policy: Policy) -> None:
     """The parity above holds for a plan in which buffers really share memory."""
-    plan = max(policy._graphs.values(), key=lambda graph: graph.layout().bytes).layout()
-    always = sum(p.request.bytes for p in plan.placements if ".pixels" in p.request.name)
-    assert (plan.bytes - always) < 0.5 * (plan.bytes_without_reuse - always)
+    for graph in policy._opened().all:
+        plan = graph.layout()
+        kept = {f"image{i}.pixels" for i in range(3)} | {"prefix"}
+        always = sum(p.request.bytes for p in plan.placements if p.request.name in kept)
+        assert (plan.bytes - always) < 0.5 * (plan.bytes_without_reuse - always), graph.name
 
 
-def test_inputs_are_one_block_and_images_at_the_same_place_in_every_graph(policy: Policy) -> None:
+def test_inputs_are_one_block_and_images_need_no_prompt(policy: Policy) -> None:
     """A device gets its small inputs in one copy, and images before the length of the prompt is known."""
-    places = set()
-    for graph in policy._graphs.values():
+    for graph in policy._opened().all:
         placed = sorted(graph.layout().placements, key=lambda p: p.offset)
         inputs = [p for p in placed if p.request.name in graph._host]
         assert placed[: len(inputs)] == inputs
-        assert all(".pixels" in p.request.name for p in inputs[:3])
-        places.add(tuple((p.request.name, p.offset) for p in inputs[:3]))
-    assert len(places) == 1
+    names = {p.request.name for p in policy._opened().vision.layout().placements if p.request.in_front}
+    assert names == {f"image{i}.{part}" for i in range(3) for part in ("pixels", "info")}
 
 
 def test_graphs_share_the_arena_of_the_largest(policy: Policy) -> None:
     """One arena per bucket would multiply the memory on a small GPU."""
-    arenas = [graph._arena for graph in policy._graphs.values()]
+    graphs = policy._opened().buckets.values()
+    arenas = [graph._arena for graph in graphs]
     assert len({arena.data_ptr() for arena in arenas if arena is not None}) == 1
-    largest = max(graph.layout().bytes for graph in policy._graphs.values())
-    assert [arena.numel() for arena in arenas if arena is not None] == [largest] * len(policy._graphs)
+    largest = max(graph.layout().bytes for graph in graphs)
+    assert [arena.numel() for arena in arenas if arena is not None] == [largest] * len(graphs)
+
+
+def nodes_of(policy: Policy) -> list[Node]:
+    """Of the shortest decision."""
+    graphs = policy._opened()
+    return graphs.vision._nodes + graphs.holding(1)._nodes
 
 
 def test_norms_take_eps_from_the_checkpoint() -> None:
@@ -197,7 +205,7 @@ def test_norms_take_eps_from_the_checkpoint() -> None:
     dims = replace(checkpoint.dims, rms_eps=0.5, vision=replace(checkpoint.dims.vision, layer_norm_eps=0.25))
     changed = replace(checkpoint, dims=dims)
     policy = Policy(changed, Pi05(changed, torch.float32, 1, CPU.device), CPU, MAX_IMAGE_BYTES)
-    nodes = next(iter(policy._graphs.values()))._nodes
+    nodes = nodes_of(policy)
     eps = {(node.kernel.name, node.parameters["eps"]) for node in nodes if "eps" in node.parameters}
     assert eps == {("layer_norm", 0.25), ("rms_norm", 0.5), ("ada_rms_norm", 0.5)}
     assert (checkpoint.dims.rms_eps, checkpoint.dims.vision.layer_norm_eps) == (1e-6, 1e-6)
@@ -223,7 +231,7 @@ def test_bf16(oracle: Oracle) -> None:
 
 def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
     """Otherwise bf16 would save no memory, or lose the digits that norms need."""
-    nodes = next(iter(load(precision="bf16")._graphs.values()))._nodes
+    nodes = nodes_of(load(precision="bf16"))
     dtypes: dict[str, set[torch.dtype]] = {"matrix": set(), "vector": set()}
     for node in nodes:
         for name, buffer in node.arguments.items():
@@ -235,7 +243,7 @@ def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
 
 def test_residual_stream_is_fp32_in_bf16() -> None:
     """27 + 18 layers that each round it to bf16 leave the keys of a full-size policy more than 1 % off."""
-    nodes = next(iter(load(precision="bf16")._graphs.values()))._nodes
+    nodes = nodes_of(load(precision="bf16"))
     into = {"layer_norm": "x", "rms_norm": "x", "ada_rms_norm": "x", "matmul": "residual"}
     streams = [node.arguments[into[node.kernel.name]] for node in nodes if node.kernel.name in into]
     ends = [node.arguments["out"] for node in nodes if node.arguments.get("residual") is not None]
@@ -246,7 +254,7 @@ def test_residual_stream_is_fp32_in_bf16() -> None:
 
 def test_rows_of_matmul_and_attention_start_on_16_bytes() -> None:
     """Vector loads and TMA need it; 3 · 14² values of a patch in bf16 would not give it."""
-    nodes = next(iter(load(precision="bf16")._graphs.values()))._nodes
+    nodes = nodes_of(load(precision="bf16"))
     rows = {
         (node.kernel.name, name, buffer.shape[-1] * buffer.dtype.itemsize)
         for node in nodes

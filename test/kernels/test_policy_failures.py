@@ -2,6 +2,7 @@
 """What a policy holds after something failed half-way: what is left on a GPU is gone until the restart."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ class Counting(CpuBackend):
         self.left, self.open, self.released = left, 0, 0
 
     def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int]
+        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int], outputs: Any
     ) -> CpuProgram:
         backend = self
         if not self.left:
@@ -31,14 +32,14 @@ class Counting(CpuBackend):
                 super().close()
                 backend.open -= 1
 
-            def replay(self) -> None:
+            def start(self) -> None:
                 if backend.left < 0:
                     raise RuntimeError("the GPU fell off the bus")
-                super().replay()
+                super().start()
 
         self.left -= 1
         self.open += 1
-        return Program(steps)
+        return Program(steps, outputs)
 
     def release(self) -> None:
         self.released += 1

@@ -102,7 +102,7 @@ def test_prompt_bucket_does_not_change_the_actions() -> None:
 
 
 def without_bucket(policy: Policy, tokens: int) -> Policy:
-    assert policy._graphs.pop(tokens)
+    assert policy._opened().buckets.pop(tokens)
     return policy
 
 

@@ -1,0 +1,243 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What a graph records while it is composed: its buffers, its kernel calls, and what is wanted of them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flashrt_kernels.backend import Backend, backend_of
+from flashrt_kernels.buffer import Buffer, Storage
+from flashrt_kernels.errors import GraphError
+from flashrt_kernels.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Node:
+    """One recorded kernel call."""
+
+    kernel: Kernel
+    arguments: Mapping[str, Buffer | None]
+    parameters: Mapping[str, Any]
+    section: str
+    workspace: Buffer | None = None
+
+    def written(self) -> Iterator[Buffer]:
+        """Buffers that the call writes."""
+        return (b for name in self.kernel.outputs if (b := self.arguments[name]) is not None)
+
+    def storages(self, written: bool) -> Iterator[Storage]:
+        """Storages that the call writes, or those that it reads."""
+        for name, buffer in self.arguments.items():
+            role = self.kernel.arguments[name].role
+            if buffer is not None and (role != "in" if written else role != "out"):
+                yield buffer.storage
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A named intermediate: the content of `buffer` after `position` launches."""
+
+    buffer: Buffer
+    position: int
+
+
+class Composition:
+    """Kernel calls over named buffers, each validated when it is recorded."""
+
+    def __init__(self, name: str, device: str | Backend = "cpu", after: Composition | None = None) -> None:
+        """device: `cpu`, `cuda`, `cuda:1`, or the backend that several graphs share.
+
+        after: the graph that replays before this one, on the same backend; this one may borrow what it keeps.
+        """
+        self.name = name
+        self.backend = backend_of(device, name) if isinstance(device, str) else device
+        if after is not None and after.backend is not self.backend:
+            raise GraphError(f"{name}: after {after.name!r}, which has another backend; expected the same")
+        self._before = after
+        self._storages: dict[str, Storage] = {}
+        self._outputs: dict[str, Buffer] = {}
+        self._kept: dict[str, Buffer] = {}
+        self._marks: dict[str, Mark] = {}
+        self._nodes: list[Node] = []
+        self._section = ""
+        self._planned = False
+
+    def input(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Buffer:
+        """A fixed buffer that the caller writes; alive for the whole graph, never written by a launch."""
+        return self._add(Storage(name, "input", tuple(shape), dtype))
+
+    def buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Buffer:
+        """An arena buffer that calls write through `<output>=` arguments, whole or by slices."""
+        return self._add(Storage(name, "buffer", tuple(shape), dtype))
+
+    def constant(self, name: str, tensor: torch.Tensor) -> Buffer:
+        """Weights: not in the arena. The same tensor may be added again under its name.
+
+        A kernel's alignment holds relative to the tensor's start: a memory-mapped file starts where it does,
+        and a device that cares copies its weights anyway.
+        """
+        known = self._storages.get(name)
+        if known is not None and known.tensor is tensor:
+            return Buffer(known, known.shape)
+        if not tensor.is_contiguous():
+            raise GraphError(
+                f"{self.name}: constant {name} has strides {tensor.stride()}; expected contiguous"
+            )
+        return self._add(Storage(name, "constant", tuple(tensor.shape), tensor.dtype, tensor))
+
+    def borrow(self, name: str) -> Buffer:
+        """What the graph before keeps under `name`: to read, and to write for this replay.
+
+        Raises GraphError where it keeps nothing of that name.
+        """
+        kept = {} if self._before is None else self._before._kept
+        if name not in kept:
+            raise GraphError(f"{self.name}: borrow({name!r}): the graph before keeps {sorted(kept)}")
+        buffer = kept[name]
+        return self._add(Storage(name, "borrowed", buffer.shape, buffer.dtype))
+
+    def call(self, kernel: Kernel, /, **given: Any) -> Any:
+        """Record one call; outputs that are not given become arena buffers. Returns the output, or a tuple.
+
+        Raises GraphError where the call breaks the declaration, reads what was never written, writes an
+        input or a constant, lets an output share bytes with another argument, or may read early what its own
+        section writes.
+        """
+        if self._planned:
+            raise GraphError(f"{self.name}: {kernel.name} after plan()")
+        call = kernel.validate(given)
+        index = len(self._nodes)
+        arguments: dict[str, Buffer | None] = dict(call.arguments)
+        for name, (shape, dtype) in call.allocate.items():
+            label = "/".join(part for part in (self._section, f"{index}.{kernel.name}.{name}") if part)
+            arguments[name] = self.buffer(label, shape, dtype)
+        arguments = {name: arguments[name] for name in kernel.arguments}
+        self._check_memory(kernel, arguments)
+        self._check_early(kernel, arguments, call.parameters)
+        scratch = self.backend.workspace(kernel, arguments, call.parameters)
+        workspace = None
+        if scratch:
+            label = "/".join(part for part in (self._section, f"{index}.{kernel.name} workspace") if part)
+            workspace = self.buffer(label, (scratch,), torch.uint8)
+            workspace.storage.uses.append(index)
+        node = Node(kernel, arguments, call.parameters, self._section, workspace)
+        self._nodes.append(node)
+        for storage in (*node.storages(written=False), *node.storages(written=True)):
+            storage.uses.append(index)
+        for name in kernel.outputs:
+            written = arguments[name]
+            if written is not None:
+                written.mark_written()
+        return kernel.results(arguments)
+
+    def mark(self, name: str, buffer: Buffer) -> None:
+        """Name what `buffer` holds at this point, for taps."""
+        before = {} if self._before is None else self._before._marks
+        self._check_named("mark", name, buffer, ChainMap(self._marks, before))
+        self._marks[name] = Mark(buffer, len(self._nodes))
+        buffer.storage.uses.append(max(len(self._nodes) - 1, 0))
+
+    def output(self, name: str, buffer: Buffer) -> None:
+        """Keep `buffer` to the end of the replay, readable under `name`."""
+        self._check_named("output", name, buffer, self._outputs)
+        self._outputs[name] = buffer
+
+    def keep(self, name: str, buffer: Buffer) -> None:
+        """Keep `buffer` for the graphs after this one; they may write what this one leaves unwritten."""
+        self._check_named("keep", name, buffer, self._kept, whole=False)
+        self._kept[name] = buffer
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Launches composed inside are timed together under `name`."""
+        if self._section:
+            raise GraphError(f"{self.name}: section {name!r} inside section {self._section!r}")
+        self._section = name
+        try:
+            yield
+        finally:
+            self._section = ""
+
+    def _add(self, storage: Storage) -> Buffer:
+        if storage.name in self._storages:
+            raise GraphError(f"{self.name}: {storage.name!r} exists already")
+        if self._planned:
+            raise GraphError(f"{self.name}: {storage.name!r} after plan()")
+        if any(size < 0 for size in storage.shape):
+            raise GraphError(f"{self.name}: {storage.name!r} has shape {list(storage.shape)}")
+        self._storages[storage.name] = storage
+        buffer = Buffer(storage, storage.shape)
+        if storage.kind != "buffer":
+            buffer.mark_written()
+        return buffer
+
+    def _check_named(
+        self, what: str, name: str, buffer: Buffer, known: Mapping[str, Any], whole: bool = True
+    ) -> None:
+        if self._planned:
+            raise GraphError(f"{self.name}: {what} {name!r} after plan(): its bytes may be in use again")
+        if name in known:
+            raise GraphError(f"{self.name}: {what} {name!r} exists already")
+        storage = buffer.storage
+        if self._storages.get(storage.name) is not storage:
+            raise GraphError(f"{self.name}: {what} {name!r} is {storage.name!r} of another graph")
+        if whole and not buffer.written:
+            raise GraphError(
+                f"{self.name}: {what} {name!r} is {storage.name!r}, which is never written there"
+            )
+
+    def _check_memory(self, kernel: Kernel, arguments: Mapping[str, Any]) -> None:
+        given = {name: buffer for name, buffer in arguments.items() if buffer is not None}
+        for name, buffer in given.items():
+            if not isinstance(buffer, Buffer):
+                came = type(buffer).__name__
+                raise GraphError(f"{kernel.name}: {name} is a {came}; expected a buffer of {self.name!r}")
+            storage = buffer.storage
+            if self._storages.get(storage.name) is not storage:
+                raise GraphError(
+                    f"{kernel.name}: {name} ({storage.name!r}) is not a buffer of graph {self.name!r}"
+                )
+            role = kernel.arguments[name].role
+            if role != "out" and not buffer.written:
+                raise GraphError(
+                    f"{kernel.name}: {name} reads {storage.name!r}, which no earlier call wrote there"
+                )
+            if role == "in":
+                continue
+            if storage.kind not in ("buffer", "borrowed"):
+                raise GraphError(f"{kernel.name}: {name} would overwrite the {storage.kind} {storage.name!r}")
+            shared = [n for n, b in given.items() if n != name and b.overlaps(buffer)]
+            if shared:
+                raise GraphError(f"{kernel.name}: {name} shares bytes of {storage.name!r} with {shared}")
+
+    def _check_early(
+        self, kernel: Kernel, arguments: Mapping[str, Buffer | None], parameters: Mapping[str, Any]
+    ) -> None:
+        """What a launch may read before those in front of it have ended was complete when they began.
+
+        The first launch of a section waits for all earlier sections, and the bytes of a buffer are nobody
+        else's from its first use to its last.
+        """
+        for name, argument in kernel.arguments.items():
+            rows, buffer = parameters.get(argument.early, 0), arguments[name]
+            if not rows or buffer is None:
+                continue
+            if not 0 <= rows <= buffer.shape[0]:
+                raise GraphError(
+                    f"{kernel.name}: {argument.early}={rows} of {buffer.shape[0]} rows of {name}"
+                )
+            early = buffer[:rows]
+            for node in reversed(self._nodes):
+                if node.section != self._section:
+                    break
+                if any(early.overlaps(written) for written in node.written()):
+                    raise GraphError(
+                        f"{kernel.name}: {argument.early}={rows}, but {node.kernel.name} of the same section "
+                        f"writes there in {buffer.storage.name!r}"
+                    )
