@@ -27,6 +27,10 @@ class Node:
     section: str
     workspace: Buffer | None = None
 
+    def written(self) -> Iterator[Buffer]:
+        """Buffers that the call writes."""
+        return (b for name in self.kernel.outputs if (b := self.arguments[name]) is not None)
+
     def storages(self, written: bool) -> Iterator[Storage]:
         """Storages that the call writes, or those that it reads."""
         for name, buffer in self.arguments.items():
@@ -111,7 +115,8 @@ class Composition:
         """Record one call; outputs that are not given become arena buffers. Returns the output, or a tuple.
 
         Raises GraphError where the call breaks the declaration, reads what was never written, writes an
-        input or a constant, or lets an output share bytes with another argument.
+        input or a constant, lets an output share bytes with another argument, or may read early what its own
+        section writes.
         """
         if self._planned:
             raise GraphError(f"{self.name}: {kernel.name} after plan()")
@@ -123,6 +128,7 @@ class Composition:
             arguments[name] = self.buffer(label, shape, dtype)
         arguments = {name: arguments[name] for name in kernel.arguments}
         self._check_memory(kernel, arguments)
+        self._check_early(kernel, arguments, call.parameters)
         scratch = self.backend.workspace(kernel, arguments, call.parameters)
         workspace = None
         if scratch:
@@ -233,3 +239,29 @@ class Composition:
             shared = [n for n, b in given.items() if n != name and b.overlaps(buffer)]
             if shared:
                 raise GraphError(f"{kernel.name}: {name} shares bytes of {storage.name!r} with {shared}")
+
+    def _check_early(
+        self, kernel: Kernel, arguments: Mapping[str, Buffer | None], parameters: Mapping[str, Any]
+    ) -> None:
+        """What a launch may read before those in front of it have ended was complete when they began.
+
+        The first launch of a section waits for all earlier sections, and the bytes of a buffer are nobody
+        else's from its first use to its last.
+        """
+        for name, argument in kernel.arguments.items():
+            rows, buffer = parameters.get(argument.early, 0), arguments[name]
+            if not rows or buffer is None:
+                continue
+            if not 0 <= rows <= buffer.shape[0]:
+                raise GraphError(
+                    f"{kernel.name}: {argument.early}={rows} of {buffer.shape[0]} rows of {name}"
+                )
+            early = buffer[:rows]
+            for node in reversed(self._nodes):
+                if node.section != self._section:
+                    break
+                if any(early.overlaps(written) for written in node.written()):
+                    raise GraphError(
+                        f"{kernel.name}: {argument.early}={rows}, but {node.kernel.name} of the same section "
+                        f"writes there in {buffer.storage.name!r}"
+                    )

@@ -51,6 +51,7 @@ class Argument:
     """One array argument.
 
     align: address alignment in bytes that a launch may rely on; 0: one element.
+    early: a parameter that says how many leading rows a launch may read while those in front of it still run.
     on_request: an output that exists only where the caller gives it or its dtype.
     """
 
@@ -61,15 +62,18 @@ class Argument:
     optional: bool = False
     align: int = 0
     on_request: bool = False
+    early: str = ""
 
     @property
     def written(self) -> bool:
         return self.role != "in"
 
 
-def In(shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int = 0) -> Argument:
+def In(
+    shape: str, dtypes: Dtypes = FLOAT, *, optional: bool = False, align: int = 0, early: str = ""
+) -> Argument:
     """An array that the kernel only reads."""
-    return Argument("in", shape, dtypes, None, optional, align)
+    return Argument("in", shape, dtypes, None, optional, align, early=early)
 
 
 def Out(

@@ -18,7 +18,8 @@ START = """\
 //
 // Wgmma<N>: d[64, N] += a[64, 16] · b[N, 16]ᵀ for one warpgroup, bf16 operands, fp32 accumulators (N/2 a
 // thread). ss: a and b from shared memory, by descriptors. rs: a from registers, in the layout of mma.sync's
-// A fragment. transposed: b lies [16, N] in memory (MN-major). accumulate = 0 overwrites d.
+// A fragment. transposed: b lies [16, N] in memory (MN-major); a_transposed: a lies [16, 64]. accumulate = 0
+// overwrites d.
 #pragma once
 
 #include <cstdint>
@@ -37,22 +38,24 @@ def wrapper(name: str, width: int) -> str:
     if name == "ss":
         taken, inputs = "uint64_t a, uint64_t b", '"l"(a), "l"(b)'
         operand, last = f"%{count}", count + 1
-        flags = "1, 1, 0, %{}"
+        template, extra = "int transposed = 0, int a_transposed = 0", ', "n"(a_transposed)'
+        flags = "1, 1, %{1}, %{0}"
     else:
         taken = "const uint32_t (&a)[4], uint64_t b"
         inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b)'
         operand, last = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}", count + 4
-        flags = "1, 1, %{}"
+        template, extra = "int transposed = 0", ""
+        flags = "1, 1, %{0}"
     return f"""\
-    template <int transposed = 0>
+    template <{template}>
     __device__ __forceinline__ static void {name}(float (&d)[{count}], {taken}, int accumulate) {{
         asm volatile(
             "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{last + 1}, 0;\\n"
             "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.bf16.bf16 "
             "{{{registers}}}, "
-            "{operand}, %{last}, p, {flags.format(last + 2)};\\n}}"
+            "{operand}, %{last}, p, {flags.format(last + 2, last + 3)};\\n}}"
             : {outputs}
-            : {inputs}, "r"(accumulate), "n"(transposed));
+            : {inputs}, "r"(accumulate), "n"(transposed){extra});
     }}
 """
 

@@ -87,7 +87,12 @@ class Launch:
             attribute.value.programmaticStreamSerializationAllowed = 1
             attributes.append(attribute)
         config.attrs, config.numAttrs = attributes, len(attributes)
+        self._own_attributes = attributes[: len(attributes) - pdl]
         self._address = ctypes.addressof(self._pointers)
+
+    def wait_for_all(self) -> None:
+        """Start only when everything in front has ended: no programmatic dependent launch."""
+        self._config.attrs, self._config.numAttrs = self._own_attributes, len(self._own_attributes)
 
     def __call__(self) -> None:
         self._config.hStream = driver.CUstream(torch.cuda.current_stream().cuda_stream)

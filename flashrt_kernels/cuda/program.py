@@ -13,7 +13,23 @@ from cuda.bindings import driver
 
 from flashrt_kernels import arena
 from flashrt_kernels.backend import Program, Step, Tap, sections
-from flashrt_kernels.cuda.launch import checked
+from flashrt_kernels.cuda.launch import Launch, checked
+
+
+def separate(steps: Sequence[Step]) -> None:
+    """The first launch of every section waits for all before: its kernels may rely on what those wrote.
+
+    Once for all steps, once for those that are needed: either are run.
+    """
+    for chosen in (lambda step: True, lambda step: step.needed):
+        section, waits = None, False
+        for step in steps:
+            if step.section != section:
+                section, waits = step.section, False
+            first = next((x for x in step.launches if isinstance(x, Launch)), None)
+            if not waits and first is not None and chosen(step):
+                first.wait_for_all()
+                waits = True
 
 
 class CudaProgram:
@@ -46,6 +62,7 @@ class CudaProgram:
         self._steps, self._inputs, self._stream = tuple(steps), inputs, stream
         self._context = checked(driver.cuStreamGetCtx(stream.cuda_stream))
         self._runs = sections(steps)
+        separate(steps)
         self._events: list[Any] = []
         self._graph: Any = None
         self._executable: Any = None

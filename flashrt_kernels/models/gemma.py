@@ -29,7 +29,7 @@ class Cache:
 class Span:
     """The tokens that a block computes: their rows of the cache, their rotation, the keys that they see."""
 
-    own: slice
+    own: slice  # rows in front of it are of earlier sections of the graph
     table: Buffer  # [own, head_dim] from rope_table
     key_valid: Buffer  # [keys]: the first `keys` rows of the cache are seen, where True
 
@@ -62,6 +62,7 @@ def block(
         heads=dims.num_heads,
         kv_heads=dims.num_kv_heads,
         head_dim=dims.head_dim,
+        settled=span.own.start,
     )
     x = add_branch(g, w, key + "self_attn.o_proj.weight", h, gate, x)
     h, gate = norm(key + "post_attention_layernorm", x)

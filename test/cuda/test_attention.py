@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Attention on the GPU: when these fail, a policy there looks at the wrong tokens, or at padding."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -124,6 +125,44 @@ def test_self_attention(
     qkv = random((sequences * length, 3 * heads * head_dim), dtype)
     options = {"attention": path}
     check(self_attention, options=options, qkv=qkv, heads=heads, head_dim=head_dim, sequences=sequences)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_queries(seed: int) -> None:
+    """Any number of keys and of heads, in groups of any size; some keys settled, some unseen."""
+    r = Random(seed)
+    kv_heads, group, queries = r.choice([1, 1, 2]), r.choice([1, 2, 4, 8, 16]), r.randint(1, 64)
+    keys = r.choice([r.randint(1, 300), r.randint(1, 1100), r.randint(1000, 4096)])
+    valid = r.choice([None, some((keys,), r.choice([0.0, 0.02, 0.5, 0.9]), seed)])
+    arguments = heads_of(queries, keys, kv_heads * group, kv_heads, 256, BF16)
+    check(attention, key_valid=valid, settled=r.randint(0, keys), **arguments)
+
+
+@pytest.mark.parametrize(
+    "size", [(50, 1018, 8, 1, 256), (10, 554, 8, 1, 256), (50, 1500, 8, 1, 256)], ids=str
+)
+def test_settled_keys_change_no_bit(size: tuple[int, int, int, int, int]) -> None:
+    """Keys are read earlier, not otherwise; in a graph where each launch starts beside the one in front."""
+    from flashrt_kernels.cuda import families
+
+    families.load()
+    arguments = {"key_valid": None, "mask": None} | heads_of(*size, BF16)
+    parameters = {name: arguments.pop(name) for name in ("heads", "kv_heads", "head_dim")}
+    queries, keys = size[:2]
+    settled = [0, keys - queries, keys] * 30
+    outs = [torch.full_like(arguments["q"], float("nan")) for _ in settled]
+    launches = [
+        families.maker(attention)(gpu(), arguments | {"out": out}, parameters | {"settled": rows}, None)[0]
+        for rows, out in zip(settled, outs, strict=True)
+    ]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in launches:
+            launch()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert not outs[0].isnan().any()
+    assert all(torch.equal(outs[0], other) for other in outs[1:])
 
 
 @path

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from flashrt_kernels.activation import silu
 from flashrt_kernels.kernel import Kernel
 from flashrt_kernels.norm import ada_rms_norm, layer_norm, rms_norm
 from test.cuda.support import check, compare, gpu, random, requires_cuda
@@ -53,6 +54,18 @@ def test_the_gate_scales_the_branch(width: int) -> None:
     gate, residual = random((width,), seed=5), random((9, width), seed=6)
     given: dict[str, Any] = {"gate": gate, "residual": residual, "sum_out_dtype": torch.float32}
     check(ada_rms_norm, x=random((9, width), torch.bfloat16), **vectors(ada_rms_norm, width), **given)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_vectors_may_come_from_the_kernel_in_front(kernel: Kernel) -> None:
+    """They are asked for before it has ended, and must be those that it has written when it has."""
+    from flashrt_kernels.cuda.backend import run
+
+    x, source = random((50, 1024)), {n: random((1, 1024), seed=i) for i, n in enumerate(VECTORS[kernel])}
+    wanted = kernel(x=x, **{name: silu(x=row).view(-1) for name, row in source.items()})
+    for _ in range(20):
+        fresh = {name: run(silu, gpu(), x=row).view(-1) for name, row in source.items()}
+        compare(kernel.name, run(kernel, gpu(), x=x, **fresh), wanted)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

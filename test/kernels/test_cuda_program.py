@@ -270,3 +270,15 @@ def test_what_is_sent_launched_and_fetched(driver: Driver, monkeypatch: pytest.M
     order.clear()
     made.close()
     assert order == ["wait"]
+
+
+def test_sections_wait_for_all_before_them(driver: Driver) -> None:
+    """Else a kernel that reads early what an earlier section writes finds it half written."""
+    made = import_module("flashrt_kernels.cuda.launch").Launch
+    launches = [made(1, (1,), 32, [], cluster=2, name=f"{i}") for i in range(7)]
+    sections = (("vision", True), ("prefix", False), ("prefix", True), ("prefix", True), ("", False))
+    steps = [Step(name, (lambda: None, launches[i]), needed) for i, (name, needed) in enumerate(sections)]
+    steps += [Step("prefix", tuple(launches[5:]), True)]
+    module = import_module("flashrt_kernels.cuda.program")
+    module.CudaProgram("g", steps, arena.allocate(256), (0, 64), {}, Stream(), True)
+    assert [launch._config.numAttrs for launch in launches] == [1, 1, 1, 2, 1, 1, 2]

@@ -9,6 +9,7 @@ import torch
 
 from flashrt_kernels import arena
 from flashrt_kernels.activation import gelu, silu
+from flashrt_kernels.attention import attention
 from flashrt_kernels.errors import DeviceError, GraphError
 from flashrt_kernels.graph import Buffer, StaticGraph
 
@@ -53,6 +54,19 @@ def misuse_section(g: StaticGraph, x: Buffer) -> None:
         g.call(silu, x=x)
 
 
+def misuse_settled(rows: int) -> Any:
+    def misuse(g: StaticGraph, x: Buffer) -> None:
+        cache = g.buffer("cache", (4, 3), torch.float32)
+        with g.section("prefix"):
+            g.call(silu, x=x, out=cache[0:2])
+        with g.section("action"):
+            g.call(silu, x=x, out=cache[2:4])
+            for settled in (2, rows):
+                g.call(attention, q=x, k=cache, v=cache, heads=1, kv_heads=1, head_dim=3, settled=settled)
+
+    return misuse
+
+
 MISUSE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "input written": (lambda g, x: g.call(silu, x=g.call(gelu, x=x), out=x), ("silu: out", "input 'x'")),
     "constant written": (
@@ -92,6 +106,8 @@ MISUSE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "slice with step": (lambda g, x: x[::2], ("x:", "contiguous part of [2, 3]")),
     "index outside": (lambda g, x: x[2], ("x: [2]", "[2, 3]")),
     "nested sections": (misuse_section, ("section 'b' inside section 'a'",)),
+    "settled too early": (misuse_settled(3), ("attention: settled=3", "silu of the same section", "'cache'")),
+    "too much settled": (misuse_settled(5), ("attention: settled=5 of 4 rows of k",)),
     "replay before plan": (lambda g, x: g.replay(), ("replay() before plan()",)),
     "read before plan": (lambda g, x: (g.output("o", x), g.read("o")), ("read('o') before plan()",)),
     "float arena": (lambda g, x: g.plan(memory=torch.zeros(512)), ("not aligned uint8", "arena.allocate()")),

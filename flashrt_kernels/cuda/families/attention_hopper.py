@@ -31,8 +31,9 @@ WIDE_SHARED = (
     + MAX_KEYS // 8  # visible keys
     + WIDE_ROWS * 8  # statistics of the other block
 )
-NARROW_ROWS, NARROW_THREADS, NARROW_CLUSTER = 32, 256, 8
-NARROW_KEYS = (32, 64, 80, 96, 128)  # of one thread block: the kernels there are
+# The kernels there are: packed rows of a tile, keys of a unit. A thread block takes two units at a time.
+NARROW_ROWS, NARROW_UNITS = (16, 32), (16, 32, 48, 64)
+NARROW_THREADS, NARROW_CLUSTER = 288, 8
 
 SELF_WARPGROUPS = {64: 1, 72: 2, 128: 2}  # by head_dim, at most: the kernels there are
 SELF_KEYS, SELF_BLOCKS = 128, 2
@@ -45,7 +46,7 @@ def fits_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> b
         all(dtypes[name] == torch.bfloat16 for name in ("q", "k", "v", "out"))
         and shapes.get("mask") is None
         and p["head_dim"] == HEAD_DIM
-        and NARROW_ROWS % group == 0
+        and NARROW_ROWS[-1] % group == 0
         and k is not None
         and k[0] <= MAX_KEYS
     )
@@ -53,10 +54,18 @@ def fits_attention(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> b
 
 def launch_attention(gpu: Gpu, a: Tensors, p: Parameters) -> list[Launch]:
     """softmax(q·kᵀ / √256)·v per head, of a call that fits."""
-    rows = a["q"].shape[0] * (p["heads"] // p["kv_heads"])
-    clusters = -(-rows // NARROW_ROWS) * p["kv_heads"]
-    narrow = clusters * NARROW_CLUSTER <= gpu.multiprocessors
-    return [launch_narrow(gpu, a, p) if narrow else launch_wide(gpu, a, p)]
+    rows = narrow_rows(gpu, a["q"].shape[0], p)
+    return [launch_narrow(gpu, a, p, rows) if rows else launch_wide(gpu, a, p)]
+
+
+def narrow_rows(gpu: Gpu, queries: int, p: Parameters) -> int:
+    """Packed rows of a tile of `narrow`: the fewest whose thread blocks run all at once; 0: none does."""
+    group = p["heads"] // p["kv_heads"]
+    for rows in NARROW_ROWS:
+        clusters = -(-queries * group // rows) * p["kv_heads"]
+        if rows % group == 0 and clusters * NARROW_CLUSTER <= gpu.multiprocessors:
+            return rows
+    return 0
 
 
 def exponent_scale(head_dim: int) -> float:
@@ -115,33 +124,35 @@ def launch_wide(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
     )
 
 
-def narrow_shared(keys: int) -> int:
-    """Bytes of shared memory of `narrow` with this number of keys per block."""
-    tiles = (NARROW_ROWS + 2 * keys) * HEAD_DIM * 2
-    weights = NARROW_ROWS * keys * 2
-    received = NARROW_ROWS * HEAD_DIM * 4 + NARROW_CLUSTER * 8 * 16
-    return tiles + weights + received + 2 * NARROW_ROWS * 4 + 7 * 8
+def narrow_shared(rows: int, unit: int) -> int:
+    """Bytes of shared memory of `narrow`: keys and values, queries, weights, what the cluster sends."""
+    tiles = (2 * unit + rows) * HEAD_DIM * 2 + 2 * unit * rows * 2
+    received = max(NARROW_CLUSTER * rows * 32 * 2, (unit + 64) * COLUMN_BLOCK * 2)
+    received += NARROW_CLUSTER * (rows * 8 + 4)
+    return tiles + received + (2 * NARROW_CLUSTER + 1) * rows * 4 + 5 * 8
 
 
-def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters) -> Launch:
-    """Few queries: a cluster takes 32 rows and divides the keys."""
+def launch_narrow(gpu: Gpu, a: Tensors, p: Parameters, rows: int) -> Launch:
+    """Few queries: a cluster takes `rows` packed rows and divides the keys."""
     (queries, _), keys, group = a["q"].shape, a["k"].shape[0], p["heads"] // p["kv_heads"]
-    tiles = -(-queries * group // NARROW_ROWS)
-    share = next((n for n in NARROW_KEYS if n * NARROW_CLUSTER >= keys), NARROW_KEYS[-1])
-    name, shared = f"attention_narrow_{share}_{NARROW_CLUSTER}", narrow_shared(share)
+    tiles = -(-queries * group // rows)
+    unit = next((n for n in NARROW_UNITS if 2 * n * NARROW_CLUSTER >= keys), NARROW_UNITS[-1])
+    many = "_many" if 2 * unit * NARROW_CLUSTER < keys else ""
+    name, shared = f"attention_narrow_{rows}_{unit}{many}", narrow_shared(rows, unit)
     return Launch(
         gpu.function(FAMILY, name, shared=shared),
         (tiles * NARROW_CLUSTER, p["kv_heads"]),
         NARROW_THREADS,
         [
-            rows_map(a["q"], p, NARROW_ROWS, COLUMN_BLOCKS),
-            keys_map(a["k"], share, 1),
-            keys_map(a["v"], share, 1),
+            rows_map(a["q"], p, rows, COLUMN_BLOCKS),
+            keys_map(a["k"], unit, 1),
+            keys_map(a["v"], unit, COLUMN_BLOCKS),
             a["out"],
             a["key_valid"],
             queries,
             keys,
-            group,
+            p.get("settled", 0),
+            group.bit_length() - 1,
             exponent_scale(HEAD_DIM),
         ],
         shared=shared,

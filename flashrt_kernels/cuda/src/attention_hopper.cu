@@ -15,20 +15,26 @@ extern "C" __global__ void __launch_bounds__(wide::THREADS, 1)
     wide::run(&q, &k, &v, &out, key_valid, keys, group, scale);
 }
 
-// KEYS: of one thread block; a cluster takes CLUSTER times as many at a time.
-#define ATTENTION_NARROW(KEYS, CLUSTER)                                                                      \
-    extern "C" __global__ void __launch_bounds__(narrow::THREADS, 1) attention_narrow_##KEYS##_##CLUSTER(    \
-        const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                        \
-        const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid, int queries, int keys,   \
-        int group, float scale) {                                                                            \
-        int tile = blockIdx.x / CLUSTER, rank = cluster_rank();                                              \
-        narrow::run<KEYS, CLUSTER>({&q, &k, &v, key_valid, out, queries, keys, group, tile, rank, scale});   \
+// ROWS: packed queries of a tile. UNIT: keys of one warpgroup of a block at a time.
+#define ATTENTION_NARROW(NAME, ROWS, UNIT, MANY)                                                             \
+    extern "C" __global__ void __launch_bounds__(narrow::THREADS, narrow::Shared<ROWS, UNIT, MANY>::BLOCKS)  \
+        attention_narrow_##NAME(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,\
+                                const __grid_constant__ CUtensorMap v, bf16* out, const uint8_t* key_valid,  \
+                                int queries, int keys, int settled, int log_group, float scale) {            \
+        int tile = blockIdx.x / narrow::CLUSTER, rank = cluster_rank();                                      \
+        narrow::run<ROWS, UNIT, MANY>(                                                                       \
+            {&q, &k, &v, key_valid, out, queries, keys, settled, log_group, tile, rank, scale});             \
     }
-ATTENTION_NARROW(32, 8)
-ATTENTION_NARROW(64, 8)
-ATTENTION_NARROW(80, 8)
-ATTENTION_NARROW(96, 8)
-ATTENTION_NARROW(128, 8)
+ATTENTION_NARROW(16_16, 16, 16, false)
+ATTENTION_NARROW(16_32, 16, 32, false)
+ATTENTION_NARROW(16_48, 16, 48, false)
+ATTENTION_NARROW(16_64, 16, 64, false)
+ATTENTION_NARROW(16_64_many, 16, 64, true)
+ATTENTION_NARROW(32_16, 32, 16, false)
+ATTENTION_NARROW(32_32, 32, 32, false)
+ATTENTION_NARROW(32_48, 32, 48, false)
+ATTENTION_NARROW(32_64, 32, 64, false)
+ATTENTION_NARROW(32_64_many, 32, 64, true)
 
 #define ATTENTION_SELF(HEAD_DIM, WARPGROUPS)                                                                 \
     extern "C" __global__ void __launch_bounds__(128 * WARPGROUPS, 1)                                        \

@@ -36,13 +36,36 @@ struct Maps {
     CUtensorMap q, q_tail, kv, kv_tail, out, out_tail;
 };
 
-// Rows first … of one head of one sequence; `column`: its first one in qkv.
-template <int MAIN, int TAIL>
-__device__ __forceinline__ void load(uint8_t* main, int main_bytes, uint8_t* tail, const CUtensorMap* map,
-                                     const CUtensorMap* tail_map, uint64_t* barrier, int column, int first) {
-    for (int m = 0; m < MAIN; ++m)
-        copy_3d(main + m * main_bytes, map, barrier, column + 64 * m, first, blockIdx.z);
-    if (TAIL) copy_3d(tail, tail_map, barrier, column + 64 * MAIN, first, blockIdx.z);
+// Asks for what one pass of the loop needs: queries (in the first), keys and values. Issuing a copy takes
+// long, so each warp issues some of them, in the order of their use. `column`: the first of the head in qkv.
+template <typename Memory>
+__device__ __forceinline__ void load(Memory& sm, const Maps& maps, int column, int width, int first,
+                                     int key) {
+    constexpr int MAIN = Memory::MAIN, TAIL = Memory::TAIL, ROWS = Memory::ROWS, WARPS = ROWS / 16;
+    if (threadIdx.x & 31) return;
+    int warp = threadIdx.x / 32, copy = 0, z = blockIdx.z;
+    if (warp == 0) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; ++b) {
+            barrier_expect(&sm.k_full[b], (KEYS + (key + b ? 0 : ROWS)) * (64 * MAIN + 8 * TAIL) * 2);
+            barrier_expect(&sm.v_full[b], KEYS * (64 * MAIN + 8 * TAIL) * 2);
+        }
+    }
+    auto mine = [&] { return copy++ % WARPS == warp; };
+    if (key == 0) {
+        for (int m = 0; m < MAIN; ++m)
+            if (mine()) copy_3d(sm.q[m], &maps.q, &sm.k_full[0], column + 64 * m, first, z);
+        if (TAIL && mine()) copy_3d(sm.q_tail[0], &maps.q_tail, &sm.k_full[0], column + 64 * MAIN, first, z);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * BLOCKS; ++i) {
+        int b = i % BLOCKS, row = key + b * KEYS, at = column + width * (1 + i / BLOCKS);
+        uint64_t* full = i < BLOCKS ? &sm.k_full[b] : &sm.v_full[b];
+        for (int m = 0; m < MAIN; ++m)
+            if (mine()) copy_3d(i < BLOCKS ? sm.k[b][m] : sm.v[b][m], &maps.kv, full, at + 64 * m, row, z);
+        uint8_t* tail = i < BLOCKS ? sm.k_tail[b] : sm.v_tail[b];
+        if (TAIL && mine()) copy_3d(tail, &maps.kv_tail, full, at + 64 * MAIN, row, z);
+    }
 }
 
 template <typename Memory>
@@ -155,7 +178,7 @@ __device__ __forceinline__ void write(Memory& sm, const Maps& maps, int warpgrou
 template <int HEAD_DIM, int WARPGROUPS>
 __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
     using Memory = Shared<HEAD_DIM, WARPGROUPS>;
-    constexpr int MAIN = Memory::MAIN, TAIL = Memory::TAIL, ROWS = Memory::ROWS;
+    constexpr int TAIL = Memory::TAIL, ROWS = Memory::ROWS;
     extern __shared__ __align__(1024) uint8_t shared_memory[];
     Memory& sm = *reinterpret_cast<Memory*>(shared_memory);
     int warpgroup = threadIdx.x / 128, first = blockIdx.x * ROWS;
@@ -179,22 +202,7 @@ __device__ __forceinline__ void run(const Maps& maps, int length, float scale) {
     uint32_t phase = 0;
     for (int key = 0; key < length; key += BLOCKS * KEYS, phase ^= 1) {
         if (key) __syncthreads();  // everybody is through with the keys before
-        if (threadIdx.x == 0)
-            for (int b = 0; b < BLOCKS; ++b) {
-                bool queries = key + b == 0;
-                barrier_expect(&sm.k_full[b], (KEYS + (queries ? ROWS : 0)) * HEAD_DIM * 2);
-                if (queries)
-                    load<MAIN, TAIL>(sm.q[0], ROWS * 128, sm.q_tail[0], &maps.q, &maps.q_tail, &sm.k_full[0],
-                                     column, first);
-                load<MAIN, TAIL>(sm.k[b][0], KEYS * 128, sm.k_tail[b], &maps.kv, &maps.kv_tail, &sm.k_full[b],
-                                 column + width, key + b * KEYS);
-            }
-        if (threadIdx.x == 32)
-            for (int b = 0; b < BLOCKS; ++b) {
-                barrier_expect(&sm.v_full[b], KEYS * HEAD_DIM * 2);
-                load<MAIN, TAIL>(sm.v[b][0], KEYS * 128, sm.v_tail[b], &maps.kv, &maps.kv_tail, &sm.v_full[b],
-                                 column + 2 * width, key + b * KEYS);
-            }
+        load(sm, maps, column, width, first, key);
         __syncwarp();
         float s[2][KEYS / 2];
         uint32_t p[2][KEYS / 4];

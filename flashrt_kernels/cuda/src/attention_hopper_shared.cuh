@@ -7,6 +7,8 @@
 // maxima are kept in those units. A row that has seen no key has maximum −inf and sum 0.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include "hopper.cuh"
 
 namespace flashrt {
@@ -160,12 +162,21 @@ struct Receiver {
             "r"(barrier), "f"(a), "f"(b)
             : "memory");
     }
-    __device__ __forceinline__ void send4(const void* to, float a, float b, float c, float d) const {
+    __device__ __forceinline__ void send1(const void* to, float a) const {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %2, [%1];" ::"r"(
+                         remote_address(shared_address(to), block)),
+                     "r"(barrier), "f"(a)
+                     : "memory");
+    }
+    __device__ __forceinline__ void send4(const void* to, uint4 words) const {
         asm volatile(
-            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, "
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
             "[%1];" ::"r"(remote_address(shared_address(to), block)),
-            "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
+            "r"(barrier), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
             : "memory");
+    }
+    __device__ __forceinline__ void send4(const void* to, float a, float b, float c, float d) const {
+        send4(to, make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)));
     }
 };
 

@@ -32,7 +32,9 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 // ---- programmatic dependent launch (compute capability 9.0 and later; nothing before) ----
 //
 // The rule that keeps a reused arena safe: every thread block calls wait_for_predecessor() before its first access,
-// read or write, to anything that another kernel of the graph writes or reads. Only weights may be touched earlier.
+// read or write, to anything that another kernel of the graph writes or reads. Only weights may be touched earlier,
+// and what earlier sections of the graph completed: the first launch of a section starts when they have ended, and
+// no later launch starts before it (`early` in flashrt_kernels/kernel.py; StaticGraph checks who writes).
 // Then a kernel completes only after its predecessor has, and by induction after everything before that.
 
 __device__ __forceinline__ void wait_for_predecessor() {

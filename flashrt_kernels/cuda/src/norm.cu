@@ -116,6 +116,13 @@ __device__ __forceinline__ void add(float4 (&v)[CHUNKS], const Row& r, size_t ro
     }
 }
 
+// Asks for a vector into L2: it comes from memory, since nothing reads it twice in a decision, and takes longer than
+// x. Harmless before the wait, whoever writes it. Each block asks for its part: all of it from every block is slower.
+__device__ __forceinline__ void prefetch_part(const float* p, int width) {
+    int at = 32 * (blockIdx.x + gridDim.x * threadIdx.x);  // lines of 128 bytes
+    if (at < width) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + at));
+}
+
 template <Form FORM, bool WARP, typename In, typename Out, int CHUNKS>
 __device__ __forceinline__ void normalise(const Row& r) {
     int index = Lanes<WARP>::row(), column = Lanes<WARP>::index() * 4, step = Lanes<WARP>::count() * 4;
@@ -127,6 +134,10 @@ __device__ __forceinline__ void normalise(const Row& r) {
     if constexpr (CHUNKS == 1 || WARP) {  // a block with two chunks per thread has no registers to spare
         pin(x), pin(weights), pin(out);
         if constexpr (FORM != RMS) pin(shifts);
+    }
+    if constexpr (!WARP) {
+        prefetch_part(r.weight, r.width);
+        if constexpr (FORM != RMS) prefetch_part(r.shift, r.width);
     }
     release_successor();
     wait_for_predecessor();
