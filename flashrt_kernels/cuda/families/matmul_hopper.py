@@ -21,32 +21,39 @@ KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in it
 
 @dataclass(frozen=True)
 class Tile:
-    """One compiled kernel: what a block computes, and how share · split blocks of a cluster cooperate."""
+    """One compiled kernel: what a block computes, and how share · across · split blocks of a cluster cooperate."""
 
     rows: int
     columns: int
     stages: int
     share: int = 1  # neighbours along the rows that load each weight tile once
+    across: int = 1  # neighbours along the columns that load each tile of x once
     split: int = 1  # parts of k, summed within the cluster
 
     @property
-    def threads(self) -> int:
-        """A warpgroup for every 64 rows, and one that copies."""
-        return 2 * self.rows + 128
+    def shared(self) -> int:
+        """Bytes of the ring and of the sums that come from other blocks."""
+        sums = (self.split - 1) * self.rows * (self.columns // self.split) * 4
+        return self.stages * (self.rows + self.columns) * ROW_BYTES + sums
 
     @property
-    def shared(self) -> int:
-        """Bytes of the ring."""
-        return self.stages * (self.rows + self.columns) * ROW_BYTES
+    def small(self) -> bool:
+        """Whether two blocks fit a multiprocessor (Tile::SMALL of matmul_hopper_ring.cuh)."""
+        return self.shared <= 112 << 10 and self.columns <= (256 if self.rows == 64 else 96)
+
+    @property
+    def threads(self) -> int:
+        """A warpgroup for every 64 rows, and a warp or a warpgroup that copies."""
+        return 2 * self.rows + (32 if self.small else 128)
 
     @property
     def cluster(self) -> int:
-        return self.share * self.split
+        return self.share * self.across * self.split
 
     def kernel(self, kind: int) -> str:
         """Name in matmul_hopper.cu."""
         size = f"{self.rows}x{self.columns}x{self.stages}"
-        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.split}"
+        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.across}_{self.split}"
 
     def row_groups(self, rows: int) -> int:
         """Clusters along the rows."""
@@ -54,12 +61,13 @@ class Tile:
 
     def units(self, rows: int, n: int) -> int:
         """Pieces of work, each for one cluster."""
-        return self.row_groups(rows) * ceil_div(n, self.columns)
+        return self.row_groups(rows) * ceil_div(n, self.columns * self.across)
 
     def clusters(self, gpu: Gpu, rows: int, n: int) -> int:
         """Clusters to launch: persistent, except where sums of a tile come from several blocks."""
         units = self.units(rows, n)
-        return units if self.split > 1 else min(units, gpu.multiprocessors // self.cluster)
+        at_once = gpu.multiprocessors * (2 if self.small else 1) // self.cluster
+        return units if self.split > 1 else min(units, at_once)
 
 
 # The compiled kernels (matmul_hopper_tiles.cuh); a test compares the two lists.
@@ -144,7 +152,7 @@ def launch_tile(
     (rows, k), n = x.shape, weight.shape[0]
     name = tile.kernel(kind)
     arguments = [
-        row_major_map(x, tile.rows, STEP),
+        row_major_map(x, tile.rows // tile.across, STEP),
         row_major_map(weight, tile.columns // tile.share, STEP),
         epilogue,
         ceil_div(k, STEP),
