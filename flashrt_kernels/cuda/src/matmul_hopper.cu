@@ -62,6 +62,19 @@ __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_m
     p.start(warp);
 #pragma unroll 1
     for (int i = warp; i < T::STAGES && !p.done(); i += T::PRODUCERS, p.advance()) p.load_weight();
+#ifdef FLASHRT_PREFETCH
+    // What the ring does not hold comes closer, a part for each row tile.
+    if (warp == 0 && w.cluster < w.units) {
+        int group = w.cluster / w.row_groups, tile = (w.cluster - group * w.row_groups) * T::SHARE + w.share;
+        int first = (group * T::ACROSS + w.across) * T::BN;
+#pragma unroll 1
+        for (int step = w.begin + T::STAGES + tile; step < w.end; step += w.row_groups * T::SHARE) {
+#pragma unroll
+            for (int i = 0; i < T::SHARE; ++i)
+                prefetch_tile(weight_map, step * STEP, first + i * (T::BN / T::SHARE));
+        }
+    }
+#endif
     wait_for_predecessor();
     p.start(warp);
 #pragma unroll 1
@@ -237,8 +250,8 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
         flashrt::matmul<flashrt::KIND, flashrt::Tile<BM / 64, BN, STAGES, SHARE, ACROSS, SPLIT>>(                     \
             &x_map, &weight_map, epilogue, steps, row_groups, units);                                                 \
     }
-#ifdef FLASHRT_TRIAL_TILES
-#include "matmul_hopper_trial.cuh"
+#ifdef FLASHRT_TILES
+#include FLASHRT_TILES
 #else
 #include "matmul_hopper_tiles.cuh"
 #endif

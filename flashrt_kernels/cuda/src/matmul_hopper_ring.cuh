@@ -137,6 +137,11 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
         "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask), "l"(hint)
         : "memory");
 }
+// Into L2 only.
+__device__ __forceinline__ void prefetch_tile(const CUtensorMap* map, int x, int y) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y)
+                 : "memory");
+}
 // Four floats to another block of the cluster; `barrier` there counts the 16 bytes.
 __device__ __forceinline__ void remote_store4(uint32_t address, uint32_t barrier, const float* d) {
     asm volatile(
