@@ -16,44 +16,42 @@ from flashrt_kernels.errors import GraphError
 
 STEP = 64  # of k, one stage
 ROW_BYTES = 2 * STEP
+MOST_SHARED = 226 << 10  # bytes, MOST_SHARED of matmul_hopper_ring.cuh
 KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in its order
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One compiled kernel: what a block computes, and how share · across · split blocks of a cluster cooperate."""
+    """One compiled kernel: what a block computes, and how share · split blocks of a cluster cooperate."""
 
     rows: int
     columns: int
     stages: int
     share: int = 1  # neighbours along the rows that load each weight tile once
-    across: int = 1  # neighbours along the columns that load each tile of x once
     split: int = 1  # parts of k, summed within the cluster
 
     @property
-    def shared(self) -> int:
-        """Bytes of the ring and of the sums that come from other blocks."""
-        sums = (self.split - 1) * self.rows * (self.columns // self.split) * 4
-        return self.stages * (self.rows + self.columns) * ROW_BYTES + sums
-
-    @property
-    def small(self) -> bool:
-        """Whether two blocks fit a multiprocessor (Tile::SMALL of matmul_hopper_ring.cuh)."""
-        return self.shared <= 112 << 10 and self.columns <= (256 if self.rows == 64 else 96)
-
-    @property
     def threads(self) -> int:
-        """A warpgroup for every 64 rows, and a warp or a warpgroup that copies."""
-        return 2 * self.rows + (32 if self.small else 128)
+        """A warpgroup for every 64 rows, and one that copies."""
+        return 2 * self.rows + 128
+
+    def shared(self, kind: int) -> int:
+        """Bytes of the ring, and of sums from other blocks or of results that wait to be written."""
+        ring = self.stages * (self.rows + self.columns) * ROW_BYTES
+        if self.split > 1:
+            return ring + (self.split - 1) * self.rows * (self.columns // self.split) * 4
+        blocks = self.columns // (16 if KINDS[kind] == "gelu_mul" else 8)
+        staged = (self.rows * (blocks + 1) * size for size in ((32, 16) if KINDS[kind] == "plain" else (16,)))
+        return ring + next((size for size in staged if ring + size <= MOST_SHARED), 0)
 
     @property
     def cluster(self) -> int:
-        return self.share * self.across * self.split
+        return self.share * self.split
 
     def kernel(self, kind: int) -> str:
         """Name in matmul_hopper.cu."""
         size = f"{self.rows}x{self.columns}x{self.stages}"
-        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.across}_{self.split}"
+        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.split}"
 
     def row_groups(self, rows: int) -> int:
         """Clusters along the rows."""
@@ -61,13 +59,12 @@ class Tile:
 
     def units(self, rows: int, n: int) -> int:
         """Pieces of work, each for one cluster."""
-        return self.row_groups(rows) * ceil_div(n, self.columns * self.across)
+        return self.row_groups(rows) * ceil_div(n, self.columns)
 
-    def clusters(self, gpu: Gpu, rows: int, n: int) -> int:
-        """Clusters to launch: persistent, except where sums of a tile come from several blocks."""
+    def clusters(self, gpu: Gpu, kind: int, rows: int, n: int) -> int:
+        """Clusters to launch: persistent for GELU·mul alone, whose many tiles hide each other's ends."""
         units = self.units(rows, n)
-        at_once = gpu.multiprocessors * (2 if self.small else 1) // self.cluster
-        return units if self.split > 1 else min(units, at_once)
+        return min(units, gpu.multiprocessors // self.cluster) if KINDS[kind] == "gelu_mul" else units
 
 
 # The compiled kernels (matmul_hopper_tiles.cuh); a test compares the two lists.
@@ -152,7 +149,7 @@ def launch_tile(
     (rows, k), n = x.shape, weight.shape[0]
     name = tile.kernel(kind)
     arguments = [
-        row_major_map(x, tile.rows // tile.across, STEP),
+        row_major_map(x, tile.rows, STEP),
         row_major_map(weight, tile.columns // tile.share, STEP),
         epilogue,
         ceil_div(k, STEP),
@@ -160,11 +157,11 @@ def launch_tile(
         tile.units(rows, n),
     ]
     return Launch(
-        gpu.function("matmul_hopper", name, shared=tile.shared),
-        (tile.clusters(gpu, rows, n) * tile.cluster,),
+        gpu.function("matmul_hopper", name, shared=tile.shared(kind)),
+        (tile.clusters(gpu, kind, rows, n) * tile.cluster,),
         tile.threads,
         arguments,
-        shared=tile.shared,
+        shared=tile.shared(kind),
         cluster=tile.cluster,
         pdl=gpu.pdl,
         name=name,
@@ -172,8 +169,8 @@ def launch_tile(
 
 
 def check_alignment(epilogue: ctypes.Structure) -> None:
-    """Raises GraphError: outputs are written in pieces of 16 bytes, the rest is read in pieces of 8."""
-    for names, size in ((("out", "k_out", "v_out"), 16), (("bias", "gate", "residual", "table"), 8)):
+    """Raises GraphError: outputs and residual go in pieces of 16 bytes, the rest in pieces of 8."""
+    for names, size in ((("out", "k_out", "v_out", "residual"), 16), (("bias", "gate", "table"), 8)):
         for name in names:
             address = getattr(epilogue, name) or 0
             if address % size:

@@ -4,86 +4,58 @@
 // ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
 // The warpgroups share the stages but never wait for each other, so that one multiplies while another writes.
 //
-// A cluster is SHARE × ACROSS × SPLIT blocks: SHARE neighbours along the rows load a part of the weight tile each and
-// pass it to all of them, ACROSS neighbours along the columns do so with the tile of x; SPLIT parts of k are summed
-// through distributed shared memory, in a fixed order.
-#include "matmul_hopper_epilogue.cuh"
-#include "matmul_hopper_ring.cuh"
+// A cluster is SHARE × SPLIT blocks: SHARE neighbours along the rows load a part of the weight tile each and pass it
+// to all of them; SPLIT parts of k are summed through distributed shared memory, in a fixed order.
+#include "matmul_hopper_staged.cuh"
 
 namespace flashrt {
 
-// What one of the copying warps does: every PRODUCERS-th step of the sequence that the consumers go through. Nothing
-// but additions between two copies: with a division for the place of the tile a step took 450 cycles.
-template <typename T> struct Producer {
-    const Ring<T>& ring;
-    const CUtensorMap *x_map, *weight_map;
-    const Work& w;
-    Turn turn;
-    int unit, step, row, column;
-
-    __device__ __forceinline__ void start(int warp) {
-        turn.stage = warp, turn.phase = 0;
-        unit = w.cluster, step = w.begin + warp;
-        settle();
-    }
-    // Steps behind the end of one unit are the first of the next.
-    __device__ __forceinline__ void settle() {
-        while (step >= w.end && unit < w.units) step -= w.end - w.begin, unit += w.clusters;
+// Where a block's part of a unit begins: the rows of x and of the weight that it copies.
+template <typename T> struct Source {
+    int row, column;
+    __device__ __forceinline__ Source(const Work& w, int unit) {
         int group = unit / w.row_groups;
-        column = (group * T::ACROSS + w.across) * T::BN + w.share * (T::BN / T::SHARE);
-        row = ((unit - group * w.row_groups) * T::SHARE + w.share) * T::BM + w.across * (T::BM / T::ACROSS);
-    }
-    __device__ __forceinline__ void advance() {
-        turn.template advance<T::STAGES, T::PRODUCERS>();
-        step += T::PRODUCERS;
-        if (step >= w.end) settle();
-    }
-    __device__ __forceinline__ bool done() const { return unit >= w.units; }
-    __device__ __forceinline__ void load_weight() {
-        uint32_t full = ring.full(turn.stage);
-        uint32_t to = ring.weight(turn.stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
-        expect(full, T::STAGE_BYTES);
-        if constexpr (T::SHARE == 1) copy_tile(to, weight_map, full, step * STEP, column, EVICT_NORMAL);
-        else copy_tile_to_all(to, weight_map, full, step * STEP, column, w.weight_mask<T>(), EVICT_NORMAL);
-    }
-    __device__ __forceinline__ void load_x() {
-        uint32_t full = ring.full(turn.stage);
-        uint32_t to = ring.x(turn.stage) + w.across * (T::X_BYTES / T::ACROSS);
-        if constexpr (T::ACROSS == 1) copy_tile(to, x_map, full, step * STEP, row, EVICT_LAST);
-        else copy_tile_to_all(to, x_map, full, step * STEP, row, w.x_mask<T>(), EVICT_LAST);
+        row = ((unit - group * w.row_groups) * T::SHARE + w.share) * T::BM;
+        column = group * T::BN + w.share * (T::BN / T::SHARE);
     }
 };
 
+// What the copying thread does. Nothing but additions between two copies: while it divided for the place of the tile,
+// a step took it 450 cycles.
 template <typename T>
 __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_map, const CUtensorMap* weight_map,
-                                     const Work& w, int warp) {
-    Producer<T> p{ring, x_map, weight_map, w};
-    // The weights that fill the ring don't depend on the kernel before.
-    p.start(warp);
+                                     const Work& w) {
+    auto load_weight = [&](const Source<T>& from, int stage, int step) {
+        uint32_t full = ring.full(stage), to = ring.weight(stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
+        expect(full, T::STAGE_BYTES);
+        uint16_t mask = ((1 << T::SHARE) - 1) << (w.split * T::SHARE);
+        if constexpr (T::SHARE == 1) copy_tile(to, weight_map, full, step * STEP, from.column, EVICT_NORMAL);
+        else copy_tile_to_all(to, weight_map, full, step * STEP, from.column, mask, EVICT_NORMAL);
+    };
+    auto load_x = [&](const Source<T>& from, int stage, int step) {
+        copy_tile(ring.x(stage), x_map, ring.full(stage), step * STEP, from.row, EVICT_LAST);
+    };
+    // Weights that fill the ring don't depend on the kernel before.
+    int ahead = min(T::STAGES, w.end - w.begin);
+    Source<T> first(w, w.cluster);
 #pragma unroll 1
-    for (int i = warp; i < T::STAGES && !p.done(); i += T::PRODUCERS, p.advance()) p.load_weight();
-#ifdef FLASHRT_PREFETCH
-    // What the ring does not hold comes closer, a part for each row tile.
-    if (warp == 0 && w.cluster < w.units) {
-        int group = w.cluster / w.row_groups, tile = (w.cluster - group * w.row_groups) * T::SHARE + w.share;
-        int first = (group * T::ACROSS + w.across) * T::BN;
-#pragma unroll 1
-        for (int step = w.begin + T::STAGES + tile; step < w.end; step += w.row_groups * T::SHARE) {
-#pragma unroll
-            for (int i = 0; i < T::SHARE; ++i)
-                prefetch_tile(weight_map, step * STEP, first + i * (T::BN / T::SHARE));
-        }
-    }
-#endif
+    for (int i = 0; i < ahead; ++i) load_weight(first, i, w.begin + i);
     wait_for_predecessor();
-    p.start(warp);
+    Turn turn;
 #pragma unroll 1
-    for (int i = warp; i < T::STAGES && !p.done(); i += T::PRODUCERS, p.advance()) p.load_x();
+    for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
+        Source<T> from(w, unit);
 #pragma unroll 1
-    for (; !p.done(); p.advance()) {
-        wait_phase(ring.empty(p.turn.stage), p.turn.phase ^ 1);
-        p.load_weight();
-        p.load_x();
+        for (int step = w.begin; step < w.end; ++step) {
+            if (ahead > 0) {
+                --ahead;
+            } else {
+                wait_phase(ring.empty(turn.stage), turn.phase ^ 1);
+                load_weight(from, turn.stage, step);
+            }
+            load_x(from, turn.stage, step);
+            turn.advance<T::STAGES>();
+        }
     }
 }
 
@@ -96,18 +68,15 @@ template <typename T> struct Release {
         int lane = threadIdx.x & 31;
         int units = w.units > w.cluster ? (w.units - w.cluster + w.clusters - 1) / w.clusters : 0;
         left = units * (w.end - w.begin) - T::STAGES;
-        if constexpr (T::SHARE * T::ACROSS == 1) {
+        if constexpr (T::SHARE == 1) {
             first = lane == 0 ? ring.empty(0) : 0;
         } else {
-            int other = lane - T::SHARE;
-            other += other >= w.across;
-            int rank = lane < T::SHARE ? w.rank<T>(lane, w.across) : w.rank<T>(w.share, other);
-            first = lane < T::PEERS ? remote_address(ring.empty(0), rank) : 0;
+            first = lane < T::SHARE ? remote_address(ring.empty(0), w.split * T::SHARE + lane) : 0;
         }
     }
     __device__ __forceinline__ void operator()(int stage) {
         if (left-- <= 0 || !first) return;
-        if constexpr (T::SHARE * T::ACROSS == 1) arrive(first + 8 * stage);
+        if constexpr (T::SHARE == 1) arrive(first + 8 * stage);
         else remote_arrive(first + 8 * stage);
     }
 };
@@ -130,13 +99,13 @@ __device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Tur
     int last = turn.stage;
 #pragma unroll 1
     for (int step = w.begin + 1; step < w.end; ++step) {
-        turn.template advance<T::STAGES, 1>();
+        turn.advance<T::STAGES>();
         start();
         wgmma_wait<1>();
         release(last);
         last = turn.stage;
     }
-    turn.template advance<T::STAGES, 1>();
+    turn.advance<T::STAGES>();
     wgmma_wait<0>();
     wgmma_hold(d);
     release(last);
@@ -153,7 +122,7 @@ __device__ __forceinline__ void sum_splits(const Ring<T>& ring, const Work& w, i
     for (int z = 0; z < T::SPLIT; ++z) {
         if (z == w.split) continue;
         const float* part = d + z * (T::OWN / 2);
-        int rank = z * T::SHARE * T::ACROSS + w.across * T::SHARE + w.share;
+        int rank = z * T::SHARE + w.share;
         uint32_t to = remote_address(ring.sums(), rank), barrier = remote_address(ring.summed(), rank);
         int slot = w.split < z ? w.split : w.split - 1;
 #pragma unroll
@@ -178,33 +147,34 @@ __device__ __forceinline__ void sum_splits(const Ring<T>& ring, const Work& w, i
 
 template <int KIND, typename T>
 __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, const Epilogue& e) {
-    int group = threadIdx.x >> 7, warp = (threadIdx.x >> 5) & 3, lane = threadIdx.x & 31;
+    int group = threadIdx.x >> 7, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     Release<T> release(ring, w);
     Turn turn;
     wait_for_predecessor();
+    bool staged = goes_staged<KIND, T>(e);
 #pragma unroll 1
     for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
         int column_group = unit / w.row_groups;
-        int row = ((unit - column_group * w.row_groups) * T::SHARE + w.share) * T::BM + group * 64 + warp * 16;
-        int column = (column_group * T::ACROSS + w.across) * T::BN + w.split * T::OWN;
-        Place at{row + (lane >> 2), column, lane & 3, e.rows};
-        Ahead<KIND> ahead;
-        ahead.load(e, column, at);
+        int row = ((unit - column_group * w.row_groups) * T::SHARE + w.share) * T::BM + warp * 16;
+        Place at{row + (lane >> 2), column_group * T::BN + w.split * T::OWN, lane & 3, e.rows};
         float d[T::BN / 2];
         if constexpr (T::SPLIT == 1) {
-            start_tile<KIND, T::BN / 8>(e, d, at);
+            Ahead<KIND, T::BN / 16> ahead;
+            ahead.load(e, at);
+            start_tile<KIND, T::BN / 8>(e, d, at, staged);
             multiply(ring, w, turn, release, group, d);
-            finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at, ahead);
+            if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
+            else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
         } else {
             float own[T::OWN / 2];
-            start_tile<KIND, T::OWN / 8>(e, own, at);
+            start_tile<KIND, T::OWN / 8>(e, own, at, false);
 #pragma unroll
             for (int i = 0; i < T::BN / 2; ++i) d[i] = i / (T::OWN / 2) == w.split ? own[i % (T::OWN / 2)] : 0.0f;
             multiply(ring, w, turn, release, group, d);
             sum_splits(ring, w, group, d, own);
-            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at, ahead);
-            break;  // one unit for each cluster: the barrier of the sums counts once
+            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
         }
+        if constexpr (KIND != GELU_MUL) break;  // one unit for each cluster: barriers of sums and residual count once
     }
 }
 
@@ -212,7 +182,7 @@ template <int KIND, typename T>
 __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorMap* weight_map, const Epilogue& e,
                                        int steps, int row_groups, int units) {
     extern __shared__ __align__(1024) uint8_t memory[];
-    __shared__ uint64_t barriers[2 * T::STAGES + 1];
+    __shared__ uint64_t barriers[2 * T::STAGES + 2];
     Ring<T> ring(memory, barriers);
     bool producer = threadIdx.x >= 128 * T::GROUPS;
     if (threadIdx.x == 128 * T::GROUPS) {
@@ -224,31 +194,29 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
     else __syncthreads();
     release_successor();
 
-    int rank = T::CLUSTER > 1 ? cluster_rank() : 0, split = rank / (T::SHARE * T::ACROSS);
-    int within = rank % (T::SHARE * T::ACROSS);
-    Work w{int(gridDim.x) / T::CLUSTER, int(blockIdx.x) / T::CLUSTER, within % T::SHARE, within / T::SHARE, split,
-           row_groups, units, steps * split / T::SPLIT, steps * (split + 1) / T::SPLIT};
+    int rank = T::CLUSTER > 1 ? cluster_rank() : 0, split = rank / T::SHARE;
+    Work w{int(gridDim.x) / T::CLUSTER, int(blockIdx.x) / T::CLUSTER, rank % T::SHARE, split, row_groups, units,
+           steps * split / T::SPLIT, steps * (split + 1) / T::SPLIT};
     if (producer) {
-        if constexpr (!T::SMALL) fewer_registers<T::LEFT>();
-        int warp = (threadIdx.x >> 5) - T::WARPS;
-        if (warp < T::PRODUCERS && elect_one()) load(ring, x_map, weight_map, w, warp);
+        fewer_registers<T::LEFT>();
+        if (threadIdx.x >= 128 * T::GROUPS + 32) fetch_residual<KIND>(ring, w, e, threadIdx.x - 128 * T::GROUPS - 32);
+        else if (elect_one()) load(ring, x_map, weight_map, w);
     } else {
-        if constexpr (!T::SMALL) more_registers<T::REGISTERS>();
+        more_registers<T::REGISTERS>();
         consume<KIND>(ring, w, e);
     }
 }
 
 }  // namespace flashrt
 
-// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile, those that share x, parts of k.
-#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE, ACROSS, SPLIT)                                                      \
-    extern "C" __global__ void __launch_bounds__(flashrt::Tile<BM / 64, BN, STAGES, SHARE, ACROSS, SPLIT>::THREADS,   \
-                                                 flashrt::Tile<BM / 64, BN, STAGES, SHARE, ACROSS, SPLIT>::SMALL ? 2 : 1) \
-        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE##_##ACROSS##_##SPLIT(                                        \
-            const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,                \
-            const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) {               \
-        flashrt::matmul<flashrt::KIND, flashrt::Tile<BM / 64, BN, STAGES, SHARE, ACROSS, SPLIT>>(                     \
-            &x_map, &weight_map, epilogue, steps, row_groups, units);                                                 \
+// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile, parts of k.
+#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE, SPLIT)                                                             \
+    extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1)                                                    \
+        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE##_##SPLIT(                                                  \
+            const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,               \
+            const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) {              \
+        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE, SPLIT>>(             \
+            &x_map, &weight_map, epilogue, steps, row_groups, units);                                                \
     }
 #ifdef FLASHRT_TILES
 #include FLASHRT_TILES

@@ -154,9 +154,9 @@ __device__ __forceinline__ bool residual_comes_late(const Epilogue& e) {
     return e.residual && (e.gate || e.activation != NONE);
 }
 
-// What the accumulators start with.
+// What the accumulators start with. `staged`: the residual is fetched by others.
 template <int KIND, int BLOCKS>
-__device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLOCKS], const Place& at) {
+__device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLOCKS], const Place& at, bool staged) {
 #pragma unroll
     for (int i = 0; i < 4 * BLOCKS; ++i) d[i] = 0.0f;
     if constexpr (KIND == PLAIN) {
@@ -166,7 +166,7 @@ __device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLO
 #pragma unroll
             for (int i = 0; i < 4 * BLOCKS; ++i) d[i] = i & 1 ? v[i / 4].y : v[i / 4].x;
         }
-        if (e.residual && !residual_comes_late(e)) add_residual<BLOCKS>(e, d, at.column, at);
+        if (e.residual && !staged && !residual_comes_late(e)) add_residual<BLOCKS>(e, d, at.column, at);
     }
 }
 
@@ -237,24 +237,30 @@ struct RopeColumn {
     }
 };
 
-// What is fetched before the products: nothing more than start_tile does.
-template <int KIND> struct Ahead {
-    __device__ __forceinline__ void load(const Epilogue&, int, const Place&) {}
-};
-// Angles of four pairs of blocks; v is not turned.
-template <> struct Ahead<ROPE_QKV> {
-    float2 cos[8], sin[8];  // of pair i/2, row i%2
+// Angles of COUNT pairs of blocks; v is not turned.
+template <int COUNT> struct Angles {
+    float2 cos[2 * COUNT], sin[2 * COUNT];  // of pair i/2, row i%2
 
     __device__ __forceinline__ void load(const Epilogue& e, int column, const Place& at) {
         RopeColumn place(e, column);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 2 * COUNT; ++i) {
             int row = at.row + 8 * (i & 1);
             bool inside = row < at.rows && column + 2 * BLOCK * (i >> 1) < e.n && place.turns(e);
             const float* line = e.table + size_t(row) * e.head_dim + (place.within >> 1) + 2 * at.q;
             cos[i] = inside ? load_two(line) : make_float2(1.0f, 1.0f);
             sin[i] = inside ? load_two(line + (e.head_dim >> 1)) : make_float2(0.0f, 0.0f);
             if (i & 1) place.advance(e, 2 * BLOCK);
+        }
+    }
+    __device__ __forceinline__ void turn(float (&x)[8 * COUNT]) const {
+#pragma unroll
+        for (int i = 0; i < 4 * COUNT; ++i) {  // pair i/4, row i/2%2, column i%2
+            int first = i / 4 * 8 + i % 4;
+            float c = i & 1 ? cos[i / 2].y : cos[i / 2].x, s = i & 1 ? sin[i / 2].y : sin[i / 2].x;
+            float a = x[first], b = x[first + 4];
+            x[first] = a * c - b * s;
+            x[first + 4] = b * c + a * s;
         }
     }
 };
@@ -296,26 +302,17 @@ __device__ __forceinline__ void store_pairs_fp32(const Epilogue& e, const float 
     }
 }
 
-// `ahead`: angles of the first portion; those of the next are under way while one is finished.
 template <int BLOCKS>
-__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at,
-                                            Ahead<ROPE_QKV>& ahead) {
+__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
     int end = min(e.n, at.column + BLOCK * BLOCKS);
 #pragma unroll 1
     for (int portion = 0; portion * 8 < BLOCKS; ++portion) {
         float x[32];
         int column = at.column + 8 * BLOCK * portion;
+        Angles<4> angles;
+        angles.load(e, column, at);
         take_portion(d, x, portion);
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {  // pair i/4, row i/2%2, column i%2
-            int first = i / 4 * 8 + i % 4;
-            float cos = i & 1 ? ahead.cos[i / 2].y : ahead.cos[i / 2].x;
-            float sin = i & 1 ? ahead.sin[i / 2].y : ahead.sin[i / 2].x;
-            float a = x[first], b = x[first + 4];
-            x[first] = a * cos - b * sin;
-            x[first + 4] = b * cos + a * sin;
-        }
-        if ((portion + 1) * 8 < BLOCKS) ahead.load(e, column + 8 * BLOCK, at);
+        angles.turn(x);
         if (e.out_bf16) store_pairs(e, x, column, end, at);
         else store_pairs_fp32(e, x, column, end, at);
     }
@@ -323,11 +320,10 @@ __device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[
 
 // A tile of BLOCKS blocks, COUNT at a time.
 template <int KIND, int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at,
-                                            Ahead<KIND>& ahead) {
+__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
     if constexpr (KIND == PLAIN) finish_plain<BLOCKS, COUNT>(e, d, at);
     else if constexpr (KIND == GELU_MUL) finish_gelu_mul<BLOCKS, 4>(e, d, at);
-    else finish_rope<BLOCKS>(e, d, at, ahead);
+    else finish_rope<BLOCKS>(e, d, at);
 }
 
 }  // namespace flashrt

@@ -9,60 +9,46 @@
 
 namespace flashrt {
 
-constexpr int STEP = 64;  // of k: 128 bytes, the width of the swizzle
+constexpr int STEP = 64;     // of k: 128 bytes, the width of the swizzle
+constexpr int HELPERS = 96;  // threads beside the copying warp, which fetch the residual
 
-template <int GROUPS_, int BN_, int STAGES_, int SHARE_, int ACROSS_, int SPLIT_> struct Tile {
-    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_, ACROSS = ACROSS_, SPLIT = SPLIT_;
-    static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS, CLUSTER = SHARE * ACROSS * SPLIT;
-    static constexpr int PEERS = SHARE + ACROSS - 1;  // blocks that fill a stage, this one among them
+constexpr int MOST_SHARED = 226 << 10;  // bytes that a tile may ask for, beside its barriers
+
+template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> struct Tile {
+    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_, SPLIT = SPLIT_;
+    static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS, CLUSTER = SHARE * SPLIT, THREADS = 128 * GROUPS + 128;
     static constexpr int X_BYTES = BM * 128, WEIGHT_BYTES = BN * 128, STAGE_BYTES = X_BYTES + WEIGHT_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
     static constexpr int OWN = BN / SPLIT;  // columns that one of the SPLIT blocks finishes
     static constexpr int SUM_BYTES = (SPLIT - 1) * BM * OWN * 4;
-    // Two blocks, of this product or of the next, fit a multiprocessor; registers are as they come.
-    static constexpr bool SMALL = RING_BYTES + SUM_BYTES <= 112 << 10 && BN <= (GROUPS == 1 ? 256 : 96);
+    // Results wait in shared memory for whole lines, where there is room: in fp32, in bf16 or not at all. The rows are
+    // apart by what keeps 8 of them in different banks.
+    static constexpr int OUT_BLOCKS = KIND == 1 ? BN / 16 : BN / 8;  // 1: GELU_MUL
+    static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + 32, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
+    static constexpr int ROOM = SPLIT > 1 ? 0 : MOST_SHARED - RING_BYTES;
+    static constexpr bool STAGED_FP32 = KIND == 0 && BM * PITCH_FP32 <= ROOM, STAGED_BF16 = BM * PITCH_BF16 <= ROOM;
     // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg).
-    static constexpr int REGISTERS = GROUPS == 3 ? 160 : GROUPS == 2 ? 232 : 208;
-    static constexpr int LEFT = GROUPS == 3 ? 32 : 40;
-#ifdef FLASHRT_PRODUCERS
-    static constexpr int PRODUCERS = SMALL ? 1 : FLASHRT_PRODUCERS;
-#else
-    static constexpr int PRODUCERS = SMALL ? 1 : 2;  // warps that copy
-#endif
-    static constexpr int THREADS = 128 * GROUPS + (SMALL ? 32 : 128);
-    static constexpr int PORTION = SMALL || BN > 208 ? 4 : 8;  // blocks that the epilogue works on at a time
-    static_assert(BN % (8 * SHARE) == 0 && BM % (8 * ACROSS) == 0 && BN % (8 * SPLIT) == 0, "parts are whole atoms");
+    static constexpr int REGISTERS = GROUPS == 2 ? 232 : 208;
+    static constexpr int LEFT = 40;
+    static constexpr int PORTION = 4;  // blocks that results go out by when they don't wait
+    static_assert(BN % (8 * SHARE) == 0 && BN % (8 * SPLIT) == 0, "parts are whole atoms of the swizzle");
+    static_assert(RING_BYTES + SUM_BYTES <= MOST_SHARED, "more than a multiprocessor has");
 };
 
 // Which part of the product a block works on.
 struct Work {
-    int clusters, cluster;     // in the grid; this one's
-    int share, across, split;  // place within the cluster
-    int row_groups, units;     // of SHARE row tiles each; row groups · groups of ACROSS column tiles, rows fastest
-    int begin, end;            // steps of k
-
-    template <typename T> __device__ __forceinline__ int rank(int along, int beside) const {
-        return (split * T::ACROSS + beside) * T::SHARE + along;
-    }
-    // The blocks that want this one's part of a weight tile, and of an x tile.
-    template <typename T> __device__ __forceinline__ uint16_t weight_mask() const {
-        return ((1 << T::SHARE) - 1) << rank<T>(0, across);
-    }
-    template <typename T> __device__ __forceinline__ uint16_t x_mask() const {
-        int every = 0;
-#pragma unroll
-        for (int i = 0; i < T::ACROSS; ++i) every |= 1 << (i * T::SHARE);
-        return every << rank<T>(share, 0);
-    }
+    int clusters, cluster;  // in the grid; this one's
+    int share, split;       // place within the cluster
+    int row_groups, units;  // SHARE row tiles make a group; units = groups · column tiles, rows fastest
+    int begin, end;         // steps of k
 };
 
 // Whose turn it is in the ring.
 struct Turn {
     int stage = 0;
     uint32_t phase = 0;
-    template <int STAGES, int BY> __device__ __forceinline__ void advance() {
-        stage += BY;
-        if (stage >= STAGES) stage -= STAGES, phase ^= 1;
+    template <int STAGES> __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) stage = 0, phase ^= 1;
     }
 };
 
@@ -82,6 +68,8 @@ template <typename T> struct Ring {
     __device__ __forceinline__ uint32_t full(int stage) const { return barriers + 8 * stage; }
     __device__ __forceinline__ uint32_t empty(int stage) const { return barriers + 8 * (T::STAGES + stage); }
     __device__ __forceinline__ uint32_t summed() const { return barriers + 16 * T::STAGES; }
+    __device__ __forceinline__ uint32_t residual_here() const { return summed() + 8; }
+    __device__ __forceinline__ uint32_t staging() const { return memory + T::RING_BYTES; }
     __device__ __forceinline__ void initialise() const;
 };
 
@@ -137,11 +125,6 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
         "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask), "l"(hint)
         : "memory");
 }
-// Into L2 only.
-__device__ __forceinline__ void prefetch_tile(const CUtensorMap* map, int x, int y) {
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y)
-                 : "memory");
-}
 // Four floats to another block of the cluster; `barrier` there counts the 16 bytes.
 __device__ __forceinline__ void remote_store4(uint32_t address, uint32_t barrier, const float* d) {
     asm volatile(
@@ -158,16 +141,39 @@ __device__ __forceinline__ float4 shared_load4(uint32_t address) {
     return v;
 }
 
+__device__ __forceinline__ float2 shared_load2(uint32_t address) {
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+    return v;
+}
+__device__ __forceinline__ void shared_store2(uint32_t address, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
+}
+// Four matrices of 8 × 8 bf16 as wgmma and mma.sync leave them; lanes 8i … 8i+7 name the rows of matrix i.
+__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+}
+// 16 bytes, under way until the barrier that fetched() names has counted this thread.
+__device__ __forceinline__ void fetch16(uint32_t to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(__cvta_generic_to_global(from)) : "memory");
+}
+__device__ __forceinline__ void fetched(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 template <typename T> __device__ __forceinline__ void Ring<T>::initialise() const {
 #pragma unroll
     for (int i = 0; i < T::STAGES; ++i) {
         initialise_barrier(full(i), 1);
-        initialise_barrier(empty(i), T::WARPS * T::PEERS);
+        initialise_barrier(empty(i), T::WARPS * T::SHARE);
     }
     if constexpr (T::SPLIT > 1) {
         initialise_barrier(summed(), 1);
         expect(summed(), T::SUM_BYTES);
     }
+    initialise_barrier(residual_here(), HELPERS);
     barrier_init_fence();
 }
 
