@@ -4,8 +4,7 @@
 // ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
 // The warpgroups share the stages but never wait for each other, so that one multiplies while another writes.
 //
-// A cluster is SHARE × SPLIT blocks: SHARE neighbours along the rows load a part of the weight tile each and pass it
-// to all of them; SPLIT parts of k are summed through distributed shared memory, in a fixed order.
+// A cluster is SHARE blocks, neighbours along the rows: each loads a part of the weight tile and passes it to all.
 #include "matmul_hopper_staged.cuh"
 
 namespace flashrt {
@@ -28,7 +27,7 @@ __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_m
     auto load_weight = [&](const Source<T>& from, int stage, int step) {
         uint32_t full = ring.full(stage), to = ring.weight(stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
         expect(full, T::STAGE_BYTES);
-        uint16_t mask = ((1 << T::SHARE) - 1) << (w.split * T::SHARE);
+        uint16_t mask = (1 << T::SHARE) - 1;
         if constexpr (T::SHARE == 1) copy_tile(to, weight_map, full, step * STEP, from.column, EVICT_NORMAL);
         else copy_tile_to_all(to, weight_map, full, step * STEP, from.column, mask, EVICT_NORMAL);
     };
@@ -36,17 +35,17 @@ __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_m
         copy_tile(ring.x(stage), x_map, ring.full(stage), step * STEP, from.row, EVICT_LAST);
     };
     // Weights that fill the ring don't depend on the kernel before.
-    int ahead = min(T::STAGES, w.end - w.begin);
+    int ahead = min(T::STAGES, w.steps);
     Source<T> first(w, w.cluster);
 #pragma unroll 1
-    for (int i = 0; i < ahead; ++i) load_weight(first, i, w.begin + i);
+    for (int i = 0; i < ahead; ++i) load_weight(first, i, i);
     wait_for_predecessor();
     Turn turn;
 #pragma unroll 1
     for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
         Source<T> from(w, unit);
 #pragma unroll 1
-        for (int step = w.begin; step < w.end; ++step) {
+        for (int step = 0; step < w.steps; ++step) {
             if (ahead > 0) {
                 --ahead;
             } else {
@@ -67,11 +66,11 @@ template <typename T> struct Release {
     __device__ __forceinline__ Release(const Ring<T>& ring, const Work& w) {
         int lane = threadIdx.x & 31;
         int units = w.units > w.cluster ? (w.units - w.cluster + w.clusters - 1) / w.clusters : 0;
-        left = units * (w.end - w.begin) - T::STAGES;
+        left = units * w.steps - T::STAGES;
         if constexpr (T::SHARE == 1) {
             first = lane == 0 ? ring.empty(0) : 0;
         } else {
-            first = lane < T::SHARE ? remote_address(ring.empty(0), w.split * T::SHARE + lane) : 0;
+            first = lane < T::SHARE ? remote_address(ring.empty(0), lane) : 0;
         }
     }
     __device__ __forceinline__ void operator()(int stage) {
@@ -98,7 +97,7 @@ __device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Tur
     start();  // not in the loop: the compiler would serialise products that start with what came from memory
     int last = turn.stage;
 #pragma unroll 1
-    for (int step = w.begin + 1; step < w.end; ++step) {
+    for (int step = 1; step < w.steps; ++step) {
         turn.advance<T::STAGES>();
         start();
         wgmma_wait<1>();
@@ -109,40 +108,6 @@ __device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Tur
     wgmma_wait<0>();
     wgmma_hold(d);
     release(last);
-}
-
-// Sends the parts of d that other blocks of the cluster finish, and sums up this block's own into `own`.
-template <typename T>
-__device__ __forceinline__ void sum_splits(const Ring<T>& ring, const Work& w, int group, const float (&d)[T::BN / 2],
-                                           float (&own)[T::OWN / 2]) {
-    constexpr int VECTORS = T::OWN / 8;  // float4s of a thread
-    int thread = threadIdx.x & 127;
-    auto offset = [&](int slot, int i) { return (((slot * T::GROUPS + group) * VECTORS + i) * 128 + thread) * 16; };
-#pragma unroll
-    for (int z = 0; z < T::SPLIT; ++z) {
-        if (z == w.split) continue;
-        const float* part = d + z * (T::OWN / 2);
-        int rank = z * T::SHARE + w.share;
-        uint32_t to = remote_address(ring.sums(), rank), barrier = remote_address(ring.summed(), rank);
-        int slot = w.split < z ? w.split : w.split - 1;
-#pragma unroll
-        for (int i = 0; i < VECTORS; ++i) remote_store4(to + offset(slot, i), barrier, part + 4 * i);
-    }
-#pragma unroll
-    for (int i = 0; i < T::OWN / 2; ++i) {
-        own[i] = d[i];
-#pragma unroll
-        for (int z = 1; z < T::SPLIT; ++z) own[i] = z == w.split ? d[z * (T::OWN / 2) + i] : own[i];
-    }
-    wait_phase(ring.summed(), 0);
-#pragma unroll
-    for (int slot = 0; slot < T::SPLIT - 1; ++slot) {
-#pragma unroll
-        for (int i = 0; i < VECTORS; ++i) {
-            float4 v = shared_load4(ring.sums() + offset(slot, i));
-            own[4 * i] += v.x, own[4 * i + 1] += v.y, own[4 * i + 2] += v.z, own[4 * i + 3] += v.w;
-        }
-    }
 }
 
 template <int KIND, typename T>
@@ -156,25 +121,15 @@ __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, cons
     for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
         int column_group = unit / w.row_groups;
         int row = ((unit - column_group * w.row_groups) * T::SHARE + w.share) * T::BM + warp * 16;
-        Place at{row + (lane >> 2), column_group * T::BN + w.split * T::OWN, lane & 3, e.rows};
+        Place at{row + (lane >> 2), column_group * T::BN, lane & 3, e.rows};
         float d[T::BN / 2];
-        if constexpr (T::SPLIT == 1) {
-            Ahead<KIND, T::BN / 16> ahead;
-            ahead.load(e, at);
-            start_tile<KIND, T::BN / 8>(e, d, at, staged);
-            multiply(ring, w, turn, release, group, d);
-            if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
-            else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
-        } else {
-            float own[T::OWN / 2];
-            start_tile<KIND, T::OWN / 8>(e, own, at, false);
-#pragma unroll
-            for (int i = 0; i < T::BN / 2; ++i) d[i] = i / (T::OWN / 2) == w.split ? own[i % (T::OWN / 2)] : 0.0f;
-            multiply(ring, w, turn, release, group, d);
-            sum_splits(ring, w, group, d, own);
-            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
-        }
-        if constexpr (KIND != GELU_MUL) break;  // one unit for each cluster: barriers of sums and residual count once
+        Ahead<KIND, T::BN / 16> ahead;
+        ahead.load(e, at);
+        start_tile<KIND, T::BN / 8>(e, d, at, staged);
+        multiply(ring, w, turn, release, group, d);
+        if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
+        else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
+        if constexpr (KIND != GELU_MUL) break;  // one unit for each cluster: the residual's barrier counts once
     }
 }
 
@@ -182,7 +137,7 @@ template <int KIND, typename T>
 __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorMap* weight_map, const Epilogue& e,
                                        int steps, int row_groups, int units) {
     extern __shared__ __align__(1024) uint8_t memory[];
-    __shared__ uint64_t barriers[2 * T::STAGES + 2];
+    __shared__ uint64_t barriers[2 * T::STAGES + 1];
     Ring<T> ring(memory, barriers);
     bool producer = threadIdx.x >= 128 * T::GROUPS;
     if (threadIdx.x == 128 * T::GROUPS) {
@@ -190,13 +145,12 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
         prefetch_map(weight_map);
         prefetch_map(x_map);
     }
-    if constexpr (T::CLUSTER > 1) cluster_sync();
+    if constexpr (T::SHARE > 1) cluster_sync();
     else __syncthreads();
     release_successor();
 
-    int rank = T::CLUSTER > 1 ? cluster_rank() : 0, split = rank / T::SHARE;
-    Work w{int(gridDim.x) / T::CLUSTER, int(blockIdx.x) / T::CLUSTER, rank % T::SHARE, split, row_groups, units,
-           steps * split / T::SPLIT, steps * (split + 1) / T::SPLIT};
+    Work w{int(gridDim.x) / T::SHARE, int(blockIdx.x) / T::SHARE, T::SHARE > 1 ? int(cluster_rank()) : 0,
+           row_groups, units, steps};
     if (producer) {
         fewer_registers<T::LEFT>();
         if (threadIdx.x >= 128 * T::GROUPS + 32) fetch_residual<KIND>(ring, w, e, threadIdx.x - 128 * T::GROUPS - 32);
@@ -209,13 +163,12 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
 
 }  // namespace flashrt
 
-// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile, parts of k.
-#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE, SPLIT)                                                             \
-    extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1)                                                    \
-        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE##_##SPLIT(                                                  \
-            const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,               \
-            const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) {              \
-        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE, SPLIT>>(             \
+// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile.
+#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE)                                                                    \
+    extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1) matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE(  \
+        const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,                   \
+        const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) {                  \
+        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE>>(                    \
             &x_map, &weight_map, epilogue, steps, row_groups, units);                                                \
     }
 #ifdef FLASHRT_TILES

@@ -14,33 +14,34 @@ constexpr int HELPERS = 96;  // threads beside the copying warp, which fetch the
 
 constexpr int MOST_SHARED = 226 << 10;  // bytes that a tile may ask for, beside its barriers
 
-template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> struct Tile {
-    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_, SPLIT = SPLIT_;
-    static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS, CLUSTER = SHARE * SPLIT, THREADS = 128 * GROUPS + 128;
+template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_> struct Tile {
+    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_;
+    static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS;
     static constexpr int X_BYTES = BM * 128, WEIGHT_BYTES = BN * 128, STAGE_BYTES = X_BYTES + WEIGHT_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-    static constexpr int OWN = BN / SPLIT;  // columns that one of the SPLIT blocks finishes
-    static constexpr int SUM_BYTES = (SPLIT - 1) * BM * OWN * 4;
     // Results wait in shared memory for whole lines, where there is room: in fp32, in bf16 or not at all. The rows are
     // apart by what keeps 8 of them in different banks.
     static constexpr int OUT_BLOCKS = KIND == 1 ? BN / 16 : BN / 8;  // 1: GELU_MUL
-    static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + 32, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
-    static constexpr int ROOM = SPLIT > 1 ? 0 : MOST_SHARED - RING_BYTES;
+#ifndef FLASHRT_PAD
+#define FLASHRT_PAD 32
+#endif
+    static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + FLASHRT_PAD, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
+    static constexpr int ROOM = MOST_SHARED - RING_BYTES;
     static constexpr bool STAGED_FP32 = KIND == 0 && BM * PITCH_FP32 <= ROOM, STAGED_BF16 = BM * PITCH_BF16 <= ROOM;
     // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg).
     static constexpr int REGISTERS = GROUPS == 2 ? 232 : 208;
     static constexpr int LEFT = 40;
     static constexpr int PORTION = 4;  // blocks that results go out by when they don't wait
-    static_assert(BN % (8 * SHARE) == 0 && BN % (8 * SPLIT) == 0, "parts are whole atoms of the swizzle");
-    static_assert(RING_BYTES + SUM_BYTES <= MOST_SHARED, "more than a multiprocessor has");
+    static_assert(BN % (8 * SHARE) == 0, "parts are whole atoms of the swizzle");
+    static_assert(RING_BYTES <= MOST_SHARED, "more than a multiprocessor has");
 };
 
 // Which part of the product a block works on.
 struct Work {
     int clusters, cluster;  // in the grid; this one's
-    int share, split;       // place within the cluster
+    int share;              // place within the cluster
     int row_groups, units;  // SHARE row tiles make a group; units = groups · column tiles, rows fastest
-    int begin, end;         // steps of k
+    int steps;              // of k
 };
 
 // Whose turn it is in the ring.
@@ -64,11 +65,9 @@ template <typename T> struct Ring {
         : memory(fixed_address(memory)), barriers(fixed_address(barriers)) {}
     __device__ __forceinline__ uint32_t x(int stage) const { return memory + stage * T::STAGE_BYTES; }
     __device__ __forceinline__ uint32_t weight(int stage) const { return x(stage) + T::X_BYTES; }
-    __device__ __forceinline__ uint32_t sums() const { return memory + T::RING_BYTES; }
     __device__ __forceinline__ uint32_t full(int stage) const { return barriers + 8 * stage; }
     __device__ __forceinline__ uint32_t empty(int stage) const { return barriers + 8 * (T::STAGES + stage); }
-    __device__ __forceinline__ uint32_t summed() const { return barriers + 16 * T::STAGES; }
-    __device__ __forceinline__ uint32_t residual_here() const { return summed() + 8; }
+    __device__ __forceinline__ uint32_t residual_here() const { return barriers + 16 * T::STAGES; }
     __device__ __forceinline__ uint32_t staging() const { return memory + T::RING_BYTES; }
     __device__ __forceinline__ void initialise() const;
 };
@@ -125,13 +124,6 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
         "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask), "l"(hint)
         : "memory");
 }
-// Four floats to another block of the cluster; `barrier` there counts the 16 bytes.
-__device__ __forceinline__ void remote_store4(uint32_t address, uint32_t barrier, const float* d) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
-        "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]), "r"(barrier)
-        : "memory");
-}
 __device__ __forceinline__ float4 shared_load4(uint32_t address) {
     float4 v;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -168,10 +160,6 @@ template <typename T> __device__ __forceinline__ void Ring<T>::initialise() cons
     for (int i = 0; i < T::STAGES; ++i) {
         initialise_barrier(full(i), 1);
         initialise_barrier(empty(i), T::WARPS * T::SHARE);
-    }
-    if constexpr (T::SPLIT > 1) {
-        initialise_barrier(summed(), 1);
-        expect(summed(), T::SUM_BYTES);
     }
     initialise_barrier(residual_here(), HELPERS);
     barrier_init_fence();

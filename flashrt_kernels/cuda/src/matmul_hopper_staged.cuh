@@ -12,7 +12,6 @@ namespace flashrt {
 
 // Whether this epilogue is one of those below: those of the models are.
 template <int KIND, typename T> __device__ __forceinline__ bool goes_staged(const Epilogue& e) {
-    if constexpr (T::SPLIT > 1) return false;
     if constexpr (KIND != PLAIN) return T::STAGED_BF16 && e.out_bf16;
     if (e.gate) return false;
     if (e.out_bf16) return T::STAGED_BF16 && !e.residual && (e.activation == NONE || e.activation == GELU_TANH);
@@ -120,25 +119,27 @@ __device__ __forceinline__ void stage_gelu_mul(const Ring<T>& ring, const Epilog
                                           min(width - column, T::BN / 2) / 8);
 }
 
-// A lane writes one block of every row: to q, k or v, into the first or second half of a head.
+// A lane writes one block of a row at a time: to q, k or v, into the first or second half of a head.
 template <typename T>
 __device__ __forceinline__ void stage_rope(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
                                            const Place& at, int first, const Angles<T::BN / 16>& angles) {
     constexpr int BLOCKS = T::BN / 8;
-    static_assert(BLOCKS <= 32, "a lane for each block");
+    static_assert(BLOCKS <= 32 && 16 % (32 / BLOCKS) == 0, "a lane for each block of as many rows");
     angles.turn(d);
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<BLOCKS>(rows, d);
-    int lane = threadIdx.x & 31, column = at.column + 2 * BLOCK * (lane >> 1);
+    constexpr int AT_ONCE = 32 / BLOCKS;  // rows
+    int lane = threadIdx.x & 31, block = lane % BLOCKS, row = lane / BLOCKS;
+    int column = at.column + 2 * BLOCK * (block >> 1);
     RopeTarget t = RopeColumn(e, column).target(e);
-    bool stored = lane < BLOCKS && column < e.n && t.out;
-    bf16* out = static_cast<bf16*>(t.out) + size_t(first) * t.width + (lane & 1 ? t.second : t.first);
-    uint32_t from = rows + 16 * min(lane, BLOCKS - 1);
+    bool stored = row < AT_ONCE && column < e.n && t.out;
+    bf16* out = static_cast<bf16*>(t.out) + size_t(first + row) * t.width + (block & 1 ? t.second : t.first);
+    uint32_t from = rows + row * T::PITCH_BF16 + 16 * block;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        float4 v = shared_load4(from + i * T::PITCH_BF16);
-        if (stored && first + i < at.rows) *reinterpret_cast<float4*>(out + size_t(i) * t.width) = v;
+    for (int i = 0; i < 16; i += AT_ONCE) {
+        if (!stored || first + row + i >= at.rows) continue;
+        *reinterpret_cast<float4*>(out + size_t(i) * t.width) = shared_load4(from + i * T::PITCH_BF16);
     }
     __syncwarp();
 }
