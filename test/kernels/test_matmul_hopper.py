@@ -51,7 +51,7 @@ def test_every_tile_that_may_be_chosen_is_compiled_and_no_other() -> None:
 @pytest.mark.parametrize("tile", sorted(launched()))
 def test_a_tile_fits_the_hardware(tile: tuple[str, ...]) -> None:
     """Otherwise its launch is refused by the driver."""
-    kind, *sizes = tile
+    _, *sizes = tile
     rows, columns, stages, share = (int(size) for size in sizes)
     assert stages * (rows + columns) * 128 + 1024 <= SHARED_MEMORY
     assert rows % 64 == 0

@@ -219,9 +219,10 @@ struct RopeColumn {
         int number = column / e.head_dim;
         head = number * e.head_dim, within = column - head;
     }
-    __device__ __forceinline__ void advance(const Epilogue& e, int by) {
-        within += by;
-        while (within >= e.head_dim) within -= e.head_dim, head += e.head_dim;
+    // To the next pair of blocks.
+    __device__ __forceinline__ void advance(const Epilogue& e) {
+        within += 2 * BLOCK;
+        if (within == e.head_dim) within = 0, head += e.head_dim;
     }
     __device__ __forceinline__ bool turns(const Epilogue& e) const { return head < e.q_width + e.kv_width; }
     // Of the pair's first block.
@@ -250,7 +251,7 @@ template <int COUNT> struct Angles {
             const float* line = e.table + size_t(row) * e.head_dim + (place.within >> 1) + 2 * at.q;
             cos[i] = inside ? load_two(line) : make_float2(1.0f, 1.0f);
             sin[i] = inside ? load_two(line + (e.head_dim >> 1)) : make_float2(0.0f, 0.0f);
-            if (i & 1) place.advance(e, 2 * BLOCK);
+            if (i & 1) place.advance(e);
         }
     }
     __device__ __forceinline__ void turn(float (&x)[8 * COUNT]) const {
@@ -298,7 +299,7 @@ __device__ __forceinline__ void store_pairs_fp32(const Epilogue& e, const float 
             store_two(t.out, false, line + t.first, x[from], x[from + 1]);
             store_two(t.out, false, line + t.second, x[from + 4], x[from + 5]);
         }
-        if (i & 1) place.advance(e, 2 * BLOCK);
+        if (i & 1) place.advance(e);
     }
 }
 

@@ -18,13 +18,26 @@ template <int KIND, typename T> __device__ __forceinline__ bool goes_staged(cons
     return T::STAGED_FP32 && e.activation == NONE && !(e.residual && e.residual_bf16);
 }
 
-// What is fetched before the products.
+// What is fetched and computed before the products.
 template <int KIND, int PAIRS> struct Ahead {
     __device__ __forceinline__ void load(const Epilogue&, const Place&) {}
 };
 template <int PAIRS> struct Ahead<ROPE_QKV, PAIRS> {
+    static constexpr int BLOCKS = 2 * PAIRS, AT_ONCE = 32 / BLOCKS;  // rows
+    static_assert(BLOCKS <= 32 && 16 % AT_ONCE == 0, "a lane for each block of as many rows");
     Angles<PAIRS> angles;
-    __device__ __forceinline__ void load(const Epilogue& e, const Place& at) { angles.load(e, at.column, at); }
+    bf16* out;  // where the block that this lane writes has its first row; null: nowhere
+    int width;  // of a row there
+
+    __device__ __forceinline__ void load(const Epilogue& e, const Place& at) {
+        angles.load(e, at.column, at);
+        int lane = threadIdx.x & 31, block = lane % BLOCKS, column = at.column + 2 * BLOCK * (block >> 1);
+        RopeTarget t = RopeColumn(e, column).target(e);
+        size_t first = at.row - (lane >> 2) + lane / BLOCKS;
+        out = static_cast<bf16*>(t.out) + first * t.width + (block & 1 ? t.second : t.first);
+        width = t.width;
+        if (lane >= BLOCKS * AT_ONCE || column >= e.n || !t.out) out = nullptr;
+    }
 };
 
 // Copies this block's tile of an fp32 residual to where the results will wait; `thread`: of HELPERS.
@@ -62,14 +75,24 @@ template <int BLOCKS> __device__ __forceinline__ void stage_bf16(uint32_t to, co
 template <int CHUNKS, int PITCH>
 __device__ __forceinline__ void write_rows(uint32_t from, char* to, size_t width, int rows, int chunks) {
     static_assert(CHUNKS % 2 == 0, "no lane is left over");
+    constexpr int TIMES = CHUNKS / 2, BATCH = 4;  // loads under way together
     int lane = threadIdx.x & 31, row = lane / CHUNKS, chunk = lane % CHUNKS;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < CHUNKS / 2; ++i) {
-        float4 v = shared_load4(from + row * PITCH + 16 * chunk);
-        if (row < rows && chunk < chunks) *reinterpret_cast<float4*>(to + row * width + 16 * chunk) = v;
-        row += 32 / CHUNKS, chunk += 32 % CHUNKS;
-        if (chunk >= CHUNKS) chunk -= CHUNKS, ++row;
+    for (int i = 0; i < TIMES; i += BATCH) {
+        float4 v[BATCH];
+        char* at[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) {
+            if (i + j >= TIMES) continue;
+            v[j] = shared_load4(from + row * PITCH + 16 * chunk);
+            at[j] = row < rows && chunk < chunks ? to + row * width + 16 * chunk : nullptr;
+            row += 32 / CHUNKS, chunk += 32 % CHUNKS;
+            if (chunk >= CHUNKS) chunk -= CHUNKS, ++row;
+        }
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j)
+            if (i + j < TIMES && at[j]) *reinterpret_cast<float4*>(at[j]) = v[j];
     }
     __syncwarp();
 }
@@ -122,24 +145,24 @@ __device__ __forceinline__ void stage_gelu_mul(const Ring<T>& ring, const Epilog
 // A lane writes one block of a row at a time: to q, k or v, into the first or second half of a head.
 template <typename T>
 __device__ __forceinline__ void stage_rope(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
-                                           const Place& at, int first, const Angles<T::BN / 16>& angles) {
-    constexpr int BLOCKS = T::BN / 8;
-    static_assert(BLOCKS <= 32 && 16 % (32 / BLOCKS) == 0, "a lane for each block of as many rows");
-    angles.turn(d);
+                                           int first, const Ahead<ROPE_QKV, T::BN / 16>& ahead) {
+    constexpr int BLOCKS = T::BN / 8, AT_ONCE = ahead.AT_ONCE, BATCH = 4;
+    ahead.angles.turn(d);
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<BLOCKS>(rows, d);
-    constexpr int AT_ONCE = 32 / BLOCKS;  // rows
-    int lane = threadIdx.x & 31, block = lane % BLOCKS, row = lane / BLOCKS;
-    int column = at.column + 2 * BLOCK * (block >> 1);
-    RopeTarget t = RopeColumn(e, column).target(e);
-    bool stored = row < AT_ONCE && column < e.n && t.out;
-    bf16* out = static_cast<bf16*>(t.out) + size_t(first + row) * t.width + (block & 1 ? t.second : t.first);
-    uint32_t from = rows + row * T::PITCH_BF16 + 16 * block;
+    int lane = threadIdx.x & 31, row = min(lane / BLOCKS, AT_ONCE - 1), left = ahead.out ? e.rows - first - row : 0;
+    uint32_t from = rows + row * T::PITCH_BF16 + 16 * (lane % BLOCKS);
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 16; i += AT_ONCE) {
-        if (!stored || first + row + i >= at.rows) continue;
-        *reinterpret_cast<float4*>(out + size_t(i) * t.width) = shared_load4(from + i * T::PITCH_BF16);
+    for (int i = 0; i < 16; i += BATCH * AT_ONCE) {
+        float4 v[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) v[j] = shared_load4(from + (i + j * AT_ONCE) * T::PITCH_BF16);
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) {
+            int below = i + j * AT_ONCE;
+            if (below < left) *reinterpret_cast<float4*>(ahead.out + size_t(below) * ahead.width) = v[j];
+        }
     }
     __syncwarp();
 }
@@ -151,7 +174,7 @@ __device__ __forceinline__ void finish_staged(const Ring<T>& ring, const Epilogu
     if constexpr (!T::STAGED_BF16) return;
     else if constexpr (KIND == PLAIN) stage_plain(ring, e, d, at, first);
     else if constexpr (KIND == GELU_MUL) stage_gelu_mul(ring, e, d, at, first);
-    else stage_rope(ring, e, d, at, first, ahead.angles);
+    else stage_rope(ring, e, d, first, ahead);
 }
 
 }  // namespace flashrt
