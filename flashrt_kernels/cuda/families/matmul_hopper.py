@@ -60,8 +60,8 @@ class Tile:
         return min(units, gpu.multiprocessors // self.share) if KINDS[kind] == "gelu_mul" else units
 
 
-# The compiled kernels (matmul_hopper_tiles.cuh; a test compares the two lists), each with what was measured on
-# an H200 in µs: a step of k while most multiprocessors have a tile, and all that surrounds the steps.
+# The compiled kernels (matmul_hopper_tiles.cuh; a test compares the two lists), each with what was measured
+# on an H200 in µs: a step of k while most multiprocessors have a tile, and all that surrounds the steps.
 TILES: dict[str, dict[Tile, tuple[float, float]]] = {
     "plain": {
         Tile(64, 64, 12): (0.18, 1.7),
@@ -86,7 +86,7 @@ TILES: dict[str, dict[Tile, tuple[float, float]]] = {
 
 
 def at_once(gpu: Gpu, tile: Tile) -> int:
-    """Clusters that run side by side: those of more than two blocks leave multiprocessors over in some groups."""
+    """Clusters that run side by side: more than two blocks leave multiprocessors over in some groups."""
     return gpu.multiprocessors * (10 if tile.share > 2 else 11) // 11 // tile.share
 
 

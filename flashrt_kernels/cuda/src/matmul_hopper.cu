@@ -1,10 +1,12 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: copying warps bring tiles with the copy engine into a
-// ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results through an epilogue.
-// The warpgroups share the stages but never wait for each other, so that one multiplies while another writes.
+// x[rows, k] · weight[n, k]ᵀ in bf16 for many rows on Hopper: copying warps bring tiles with the copy engine
+// into a ring of stages, GROUPS warpgroups of 64 rows each multiply them (wgmma) and write their results
+// through an epilogue. The warpgroups share the stages but never wait for each other, so that one multiplies
+// while another writes.
 //
-// A cluster is SHARE blocks, neighbours along the rows: each loads a part of the weight tile and passes it to all.
+// A cluster is SHARE blocks, neighbours along the rows: each loads a part of the weight tile and passes it to
+// all.
 #include "matmul_hopper_staged.cuh"
 
 namespace flashrt {
@@ -19,11 +21,11 @@ template <typename T> struct Source {
     }
 };
 
-// What the copying thread does. Nothing but additions between two copies: while it divided for the place of the tile,
-// a step took it 450 cycles.
+// What the copying thread does. Nothing but additions between two copies: while it divided for the place of
+// the tile, a step took it 450 cycles.
 template <typename T>
-__device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_map, const CUtensorMap* weight_map,
-                                     const Work& w) {
+__device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_map,
+                                     const CUtensorMap* weight_map, const Work& w) {
     auto load_weight = [&](const Source<T>& from, int stage, int step) {
         uint32_t full = ring.full(stage), to = ring.weight(stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
         expect(full, T::STAGE_BYTES);
@@ -58,7 +60,8 @@ __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_m
     }
 }
 
-// Gives stages back to those who fill them, while anything is left to fill: so nothing arrives at a block that is gone.
+// Gives stages back to those who fill them, while anything is left to fill: so nothing arrives at a block
+// that is gone.
 template <typename T> struct Release {
     uint32_t first;  // barrier of stage 0 at the block that this lane tells, or 0
     int left;        // fills to come
@@ -82,8 +85,8 @@ template <typename T> struct Release {
 
 // d += this warpgroup's 64 rows of the tile.
 template <typename T>
-__device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Turn& turn, Release<T>& release, int group,
-                                         float (&d)[T::BN / 2]) {
+__device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Turn& turn, Release<T>& release,
+                                         int group, float (&d)[T::BN / 2]) {
     uint64_t a0 = descriptor(ring.x(0) + group * 64 * 128, 16, 1024, SWIZZLE_128);
     uint64_t b0 = descriptor(ring.weight(0), 16, 1024, SWIZZLE_128);
     auto start = [&] {
@@ -129,13 +132,14 @@ __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, cons
         multiply(ring, w, turn, release, group, d);
         if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
         else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
-        if constexpr (KIND != GELU_MUL) break;  // one unit for each cluster: the residual's barrier counts once
+        if constexpr (KIND != GELU_MUL)
+            break;  // one unit for each cluster: the residual's barrier counts once
     }
 }
 
 template <int KIND, typename T>
-__device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorMap* weight_map, const Epilogue& e,
-                                       int steps, int row_groups, int units) {
+__device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorMap* weight_map,
+                                       const Epilogue& e, int steps, int row_groups, int units) {
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ uint64_t barriers[2 * T::STAGES + 1];
     Ring<T> ring(memory, barriers);
@@ -149,11 +153,13 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
     else __syncthreads();
     release_successor();
 
-    Work w{int(gridDim.x) / T::SHARE, int(blockIdx.x) / T::SHARE, T::SHARE > 1 ? int(cluster_rank()) : 0,
-           row_groups, units, steps};
+    int share = T::SHARE > 1 ? int(cluster_rank()) : 0;
+    int clusters = int(gridDim.x) / T::SHARE, cluster = int(blockIdx.x) / T::SHARE;
+    Work w{clusters, cluster, share, row_groups, units, steps};
     if (producer) {
         fewer_registers<T::LEFT>();
-        if (threadIdx.x >= 128 * T::GROUPS + 32) fetch_residual<KIND>(ring, w, e, threadIdx.x - 128 * T::GROUPS - 32);
+        if (threadIdx.x >= 128 * T::GROUPS + 32)
+            fetch_residual<KIND>(ring, w, e, threadIdx.x - 128 * T::GROUPS - 32);
         else if (elect_one()) load(ring, x_map, weight_map, w);
     } else {
         more_registers<T::REGISTERS>();
@@ -164,15 +170,12 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
 }  // namespace flashrt
 
 // Name: kind, rows × columns of a tile, stages, blocks that share a weight tile.
-#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE)                                                                    \
-    extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1) matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE(  \
-        const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,                   \
-        const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) {                  \
-        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE>>(                    \
-            &x_map, &weight_map, epilogue, steps, row_groups, units);                                                \
+#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE)                                                       \
+    extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1)                                       \
+        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE(                                               \
+            const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,  \
+            const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) { \
+        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE>>(       \
+            &x_map, &weight_map, epilogue, steps, row_groups, units);                                   \
     }
-#ifdef FLASHRT_TILES
-#include FLASHRT_TILES
-#else
 #include "matmul_hopper_tiles.cuh"
-#endif

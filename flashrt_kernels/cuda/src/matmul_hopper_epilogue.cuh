@@ -1,12 +1,13 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
 // Epilogues of epilogue.cuh on the accumulators of wgmma: 64 rows × 8·BLOCKS columns in the registers of one
-// warpgroup, straight to global memory. fp32 goes out as float2 (four neighbouring lanes fill a 32-byte sector);
-// bf16 is exchanged among four lanes first, so that each stores 16 bytes and the four 64 in a row.
+// warpgroup, straight to global memory. fp32 goes out as float2 (four neighbouring lanes fill a 32-byte
+// sector); bf16 is exchanged among four lanes first, so that each stores 16 bytes and the four 64 in a row.
 //
-// What is only added (a bias, a residual without activation or gate) is what the accumulators start with: it is
-// fetched while the first stages are on their way. The loops over portions of the tile stay loops: unrolled, the code
-// is run once and comes from memory each time, which takes longer than the products of a small tile.
+// What is only added (a bias, a residual without activation or gate) is what the accumulators start with: it
+// is fetched while the first stages are on their way. The loops over portions of the tile stay loops:
+// unrolled, the code is run once and comes from memory each time, which takes longer than the products of a
+// small tile.
 #pragma once
 
 #include "epilogue.cuh"
@@ -23,8 +24,8 @@ struct Place {
     int rows;    // of the whole product
 };
 
-// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers don't
-// have.
+// x[0 … COUNT-1] = d[COUNT·portion …], zero behind the end: a branch instead of an index, which registers
+// don't have.
 template <int COUNT, int SIZE, int PORTION = 0>
 __device__ __forceinline__ void take_portion(const float (&d)[SIZE], float (&x)[COUNT], int portion) {
     if (portion == PORTION) {
@@ -63,8 +64,8 @@ __device__ __forceinline__ float2 as_floats(uint32_t v) {
 
 // Stores COUNT blocks of two rows: x as wgmma leaves them, block b at columns first + 8b, those before `end`.
 template <int COUNT>
-__device__ __forceinline__ void store_rows(void* out, bool is_bf16, int width, int first, int end, const float* x,
-                                           const Place& at) {
+__device__ __forceinline__ void store_rows(void* out, bool is_bf16, int width, int first, int end,
+                                           const float* x, const Place& at) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         int row = at.row + 8 * half;
@@ -92,8 +93,8 @@ __device__ __forceinline__ void store_rows(void* out, bool is_bf16, int width, i
     }
 }
 
-// 0.5·x·(1 + tanh(u)) with the tanh of the special function unit: off by 5e-4 of |x| / 2, a quarter of what rounding
-// to bf16 does; one special operation where the exact one takes two, which they are bound by.
+// 0.5·x·(1 + tanh(u)) with the tanh of the special function unit: off by 5e-4 of |x| / 2, a quarter of what
+// rounding to bf16 does; one special operation where the exact one takes two, which they are bound by.
 __device__ __forceinline__ float rough_gelu_tanh(float x) {
     float t, half = 0.5f * x;
     float u = x * fmaf(0.7978845608028654f * 0.044715f, x * x, 0.7978845608028654f);
@@ -138,13 +139,15 @@ __device__ __forceinline__ void add_residual(const E* residual, int n, float (&x
     }
 }
 template <int COUNT>
-__device__ __forceinline__ void add_residual(const Epilogue& e, float (&x)[4 * COUNT], int first, const Place& at) {
+__device__ __forceinline__ void add_residual(const Epilogue& e, float (&x)[4 * COUNT], int first,
+                                             const Place& at) {
     if (e.residual_bf16) add_residual<COUNT>(static_cast<const bf16*>(e.residual), e.n, x, first, at);
     else add_residual<COUNT>(static_cast<const float*>(e.residual), e.n, x, first, at);
 }
 // Values of the columns of COUNT blocks; zero behind the last.
 template <int COUNT>
-__device__ __forceinline__ void load_columns(const float* p, float2 (&v)[COUNT], int first, int n, const Place& at) {
+__device__ __forceinline__ void load_columns(const float* p, float2 (&v)[COUNT], int first, int n,
+                                             const Place& at) {
 #pragma unroll
     for (int b = 0; b < COUNT; ++b)
         v[b] = first + BLOCK * b < n ? load_two(p + first + 2 * at.q + BLOCK * b) : make_float2(0.0f, 0.0f);
@@ -156,7 +159,8 @@ __device__ __forceinline__ bool residual_comes_late(const Epilogue& e) {
 
 // What the accumulators start with. `staged`: the residual is fetched by others.
 template <int KIND, int BLOCKS>
-__device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLOCKS], const Place& at, bool staged) {
+__device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLOCKS], const Place& at,
+                                           bool staged) {
 #pragma unroll
     for (int i = 0; i < 4 * BLOCKS; ++i) d[i] = 0.0f;
     if constexpr (KIND == PLAIN) {
@@ -171,7 +175,8 @@ __device__ __forceinline__ void start_tile(const Epilogue& e, float (&d)[4 * BLO
 }
 
 template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+__device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)[4 * BLOCKS],
+                                             const Place& at) {
     int end = min(e.n, at.column + BLOCK * BLOCKS);
     bool late = residual_comes_late(e);
 #pragma unroll 1
@@ -194,7 +199,8 @@ __device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)
 // ---- GELU_MUL: gelu_tanh(gate) · up, pairs of blocks ----
 
 template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+__device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, const float (&d)[4 * BLOCKS],
+                                                const Place& at) {
     int width = e.n >> 1, end = min(width, (at.column + BLOCK * BLOCKS) >> 1);
 #pragma unroll 1
     for (int portion = 0; portion * COUNT * 2 < BLOCKS; ++portion) {
@@ -232,7 +238,9 @@ struct RopeColumn {
         t.angle = within >> 1;
         t.out = from_k < 0 ? e.out : from_k < e.kv_width ? e.k_out : e.v_out;
         t.width = from_k < 0 ? e.q_width : e.kv_width;
-        t.first = from_k < 0 ? head + t.angle : from_k < e.kv_width ? from_k + t.angle : from_k - e.kv_width + within;
+        t.first = from_k < 0            ? head + t.angle
+                  : from_k < e.kv_width ? from_k + t.angle
+                                        : from_k - e.kv_width + within;
         t.second = t.first + (turns(e) ? e.head_dim >> 1 : BLOCK);
         return t;
     }
@@ -266,28 +274,8 @@ template <int COUNT> struct Angles {
     }
 };
 
-// Four pairs of blocks to where q, k and v lie; each lane stores the blocks of one pair.
+// Four pairs of blocks to where q, k and v lie, in fp32.
 __device__ __forceinline__ void store_pairs(const Epilogue& e, const float (&x)[32], int column, int end,
-                                            const Place& at) {
-    int first = column + 2 * BLOCK * at.q;
-    RopeTarget t = RopeColumn(e, first).target(e);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        uint32_t a[4], b[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            a[i] = pack_bf16(x[8 * i + 2 * half], x[8 * i + 2 * half + 1]);
-            b[i] = pack_bf16(x[8 * i + 2 * half + 4], x[8 * i + 2 * half + 5]);
-        }
-        uint4 firsts = transpose_four(a, at.q), seconds = transpose_four(b, at.q);
-        int row = at.row + 8 * half;
-        if (row >= at.rows || first >= end || !t.out) continue;
-        bf16* line = static_cast<bf16*>(t.out) + size_t(row) * t.width;
-        *reinterpret_cast<uint4*>(line + t.first) = firsts;
-        *reinterpret_cast<uint4*>(line + t.second) = seconds;
-    }
-}
-__device__ __forceinline__ void store_pairs_fp32(const Epilogue& e, const float (&x)[32], int column, int end,
                                                  const Place& at) {
     RopeColumn place(e, column);
 #pragma unroll
@@ -304,7 +292,8 @@ __device__ __forceinline__ void store_pairs_fp32(const Epilogue& e, const float 
 }
 
 template <int BLOCKS>
-__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+__device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[4 * BLOCKS],
+                                            const Place& at) {
     int end = min(e.n, at.column + BLOCK * BLOCKS);
 #pragma unroll 1
     for (int portion = 0; portion * 8 < BLOCKS; ++portion) {
@@ -314,14 +303,14 @@ __device__ __forceinline__ void finish_rope(const Epilogue& e, const float (&d)[
         angles.load(e, column, at);
         take_portion(d, x, portion);
         angles.turn(x);
-        if (e.out_bf16) store_pairs(e, x, column, end, at);
-        else store_pairs_fp32(e, x, column, end, at);
+        store_pairs(e, x, column, end, at);
     }
 }
 
 // A tile of BLOCKS blocks, COUNT at a time.
 template <int KIND, int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS], const Place& at) {
+__device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS],
+                                            const Place& at) {
     if constexpr (KIND == PLAIN) finish_plain<BLOCKS, COUNT>(e, d, at);
     else if constexpr (KIND == GELU_MUL) finish_gelu_mul<BLOCKS, 4>(e, d, at);
     else finish_rope<BLOCKS>(e, d, at);

@@ -1,8 +1,8 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// Epilogues that go through shared memory: each warp puts its 16 rows there and writes them out in whole lines. From
-// registers every store touches 8 rows, and bringing 16 bytes of bf16 together takes shuffles: 3 µs for a tile of
-// 128 × 208, where this takes 1. Straight-line code, but little of it.
+// Epilogues that go through shared memory: each warp puts its 16 rows there and writes them out in whole
+// lines. From registers every store touches 8 rows, and bringing 16 bytes of bf16 together takes shuffles: 3
+// µs for a tile of 128 × 208, where this takes 1. Straight-line code, but little of it.
 #pragma once
 
 #include "matmul_hopper_epilogue.cuh"
@@ -12,9 +12,9 @@ namespace flashrt {
 
 // Whether this epilogue is one of those below: those of the models are.
 template <int KIND, typename T> __device__ __forceinline__ bool goes_staged(const Epilogue& e) {
-    if constexpr (KIND != PLAIN) return T::STAGED_BF16 && e.out_bf16;
+    if constexpr (KIND != PLAIN) return e.out_bf16;
     if (e.gate) return false;
-    if (e.out_bf16) return T::STAGED_BF16 && !e.residual && (e.activation == NONE || e.activation == GELU_TANH);
+    if (e.out_bf16) return !e.residual && (e.activation == NONE || e.activation == GELU_TANH);
     return T::STAGED_FP32 && e.activation == NONE && !(e.residual && e.residual_bf16);
 }
 
@@ -42,7 +42,8 @@ template <int PAIRS> struct Ahead<ROPE_QKV, PAIRS> {
 
 // Copies this block's tile of an fp32 residual to where the results will wait; `thread`: of HELPERS.
 template <int KIND, typename T>
-__device__ __forceinline__ void fetch_residual(const Ring<T>& ring, const Work& w, const Epilogue& e, int thread) {
+__device__ __forceinline__ void fetch_residual(const Ring<T>& ring, const Work& w, const Epilogue& e,
+                                               int thread) {
     if constexpr (KIND == PLAIN && T::STAGED_FP32) {
         if (!goes_staged<KIND, T>(e) || !e.residual) return;
         constexpr int CHUNKS = T::BN / 4;  // of 16 bytes in a row
@@ -106,8 +107,8 @@ __device__ __forceinline__ void stage_plain(const Ring<T>& ring, const Epilogue&
         uint32_t rows = ring.staging() + warp * 16 * T::PITCH_BF16;
         stage_bf16<T::BN / 8>(rows, d);
         bf16* out = static_cast<bf16*>(e.out) + size_t(first) * e.n + at.column;
-        write_rows<T::BN / 8, T::PITCH_BF16>(rows, reinterpret_cast<char*>(out), size_t(e.n) * 2, at.rows - first,
-                                             columns / 8);
+        write_rows<T::BN / 8, T::PITCH_BF16>(rows, reinterpret_cast<char*>(out), size_t(e.n) * 2,
+                                             at.rows - first, columns / 8);
     } else if constexpr (T::STAGED_FP32) {
         uint32_t rows = ring.staging() + warp * 16 * T::PITCH_FP32;
         uint32_t own = rows + (lane >> 2) * T::PITCH_FP32 + at.q * 8;
@@ -123,8 +124,8 @@ __device__ __forceinline__ void stage_plain(const Ring<T>& ring, const Epilogue&
         for (int i = 0; i < T::BN / 4; ++i)
             shared_store2(own + (i & 1) * 8 * T::PITCH_FP32 + (i >> 1) * 32, d[2 * i], d[2 * i + 1]);
         float* out = static_cast<float*>(e.out) + size_t(first) * e.n + at.column;
-        write_rows<T::BN / 4, T::PITCH_FP32>(rows, reinterpret_cast<char*>(out), size_t(e.n) * 4, at.rows - first,
-                                             columns / 4);
+        write_rows<T::BN / 4, T::PITCH_FP32>(rows, reinterpret_cast<char*>(out), size_t(e.n) * 4,
+                                             at.rows - first, columns / 4);
     }
 }
 
@@ -133,13 +134,14 @@ __device__ __forceinline__ void stage_gelu_mul(const Ring<T>& ring, const Epilog
                                                const Place& at, int first) {
     float x[T::BN / 4];
 #pragma unroll
-    for (int i = 0; i < T::BN / 4; ++i) x[i] = rough_gelu_tanh(d[i / 4 * 8 + i % 4]) * d[i / 4 * 8 + i % 4 + 4];
+    for (int i = 0; i < T::BN / 4; ++i)
+        x[i] = rough_gelu_tanh(d[i / 4 * 8 + i % 4]) * d[i / 4 * 8 + i % 4 + 4];
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<T::BN / 16>(rows, x);
     int width = e.n >> 1, column = at.column >> 1;
     bf16* out = static_cast<bf16*>(e.out) + size_t(first) * width + column;
-    write_rows<T::BN / 16, T::PITCH_BF16>(rows, reinterpret_cast<char*>(out), size_t(width) * 2, at.rows - first,
-                                          min(width - column, T::BN / 2) / 8);
+    write_rows<T::BN / 16, T::PITCH_BF16>(rows, reinterpret_cast<char*>(out), size_t(width) * 2,
+                                          at.rows - first, min(width - column, T::BN / 2) / 8);
 }
 
 // A lane writes one block of a row at a time: to q, k or v, into the first or second half of a head.
@@ -150,7 +152,8 @@ __device__ __forceinline__ void stage_rope(const Ring<T>& ring, const Epilogue& 
     ahead.angles.turn(d);
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<BLOCKS>(rows, d);
-    int lane = threadIdx.x & 31, row = min(lane / BLOCKS, AT_ONCE - 1), left = ahead.out ? e.rows - first - row : 0;
+    int lane = threadIdx.x & 31, row = min(lane / BLOCKS, AT_ONCE - 1),
+        left = ahead.out ? e.rows - first - row : 0;
     uint32_t from = rows + row * T::PITCH_BF16 + 16 * (lane % BLOCKS);
     __syncwarp();
 #pragma unroll
@@ -171,8 +174,7 @@ template <int KIND, typename T>
 __device__ __forceinline__ void finish_staged(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
                                               const Place& at, const Ahead<KIND, T::BN / 16>& ahead) {
     int first = at.row - ((threadIdx.x & 31) >> 2);  // row of the warp
-    if constexpr (!T::STAGED_BF16) return;
-    else if constexpr (KIND == PLAIN) stage_plain(ring, e, d, at, first);
+    if constexpr (KIND == PLAIN) stage_plain(ring, e, d, at, first);
     else if constexpr (KIND == GELU_MUL) stage_gelu_mul(ring, e, d, at, first);
     else stage_rope(ring, e, d, first, ahead);
 }
