@@ -83,41 +83,63 @@ template <typename T> struct Release {
     }
 };
 
-// d += this warpgroup's 64 rows of the tile.
-template <typename T>
-__device__ __forceinline__ void multiply(const Ring<T>& ring, const Work& w, Turn& turn, Release<T>& release,
-                                         int group, float (&d)[T::BN / 2]) {
-    uint64_t a0 = descriptor(ring.x(0) + group * 64 * 128, 16, 1024, SWIZZLE_128);
-    uint64_t b0 = descriptor(ring.weight(0), 16, 1024, SWIZZLE_128);
-    auto start = [&] {
+// What multiplies: d += this warpgroup's 64 rows of a tile.
+template <typename T> struct Products {
+    const Ring<T>& ring;
+    Release<T> release;
+    Turn turn;
+    uint64_t a0, b0;  // descriptors of the operands in stage 0
+    int last;         // stage that the products under way read
+
+    __device__ __forceinline__ Products(const Ring<T>& ring, const Work& w) : ring(ring), release(ring, w) {
+        a0 = descriptor(ring.x(0) + (threadIdx.x >> 7) * 64 * 128, 16, 1024, SWIZZLE_128);
+        b0 = descriptor(ring.weight(0), 16, 1024, SWIZZLE_128);
+    }
+    __device__ __forceinline__ void start(float (&d)[T::BN / 2]) {
         wait_phase(ring.full(turn.stage), turn.phase);
         uint64_t offset = turn.stage * (T::STAGE_BYTES / 16);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < STEP / 16; ++i) Wgmma<T::BN>::ss(d, a0 + offset + 2 * i, b0 + offset + 2 * i, 1);
+        for (int i = 0; i < STEP / 16; ++i)
+            Wgmma<T::BN>::ss(d, a0 + offset + 2 * i, b0 + offset + 2 * i, 1);
         wgmma_commit();
-    };
-    start();  // not in the loop: the compiler would serialise products that start with what came from memory
-    int last = turn.stage;
-#pragma unroll 1
-    for (int step = 1; step < w.steps; ++step) {
-        turn.advance<T::STAGES>();
-        start();
-        wgmma_wait<1>();
-        release(last);
         last = turn.stage;
+        turn.advance<T::STAGES>();
     }
-    turn.advance<T::STAGES>();
-    wgmma_wait<0>();
-    wgmma_hold(d);
-    release(last);
+    // The next step; the one before is finished then.
+    __device__ __forceinline__ void next(float (&d)[T::BN / 2]) {
+        int before = last;
+        start(d);
+        wgmma_wait<1>();
+        release(before);
+    }
+    __device__ __forceinline__ void finish(float (&d)[T::BN / 2]) {
+        wgmma_wait<0>();
+        wgmma_hold(d);
+        release(last);
+    }
+};
+
+// All steps of a tile. `ahead` fetches a part of what it needs behind each of the first.
+template <typename T, typename A, int PART = 0>
+__device__ __forceinline__ void multiply(Products<T>& products, const Work& w, float (&d)[T::BN / 2], A& ahead,
+                                         const Epilogue& e, const Place& at) {
+    if constexpr (PART == 0) products.start(d);
+    else if (PART < w.steps) products.next(d);
+    ahead.template load<PART>(e, at);
+    if constexpr (PART + 1 < A::PARTS) {
+        multiply<T, A, PART + 1>(products, w, d, ahead, e, at);
+    } else {
+#pragma unroll 1
+        for (int step = A::PARTS; step < w.steps; ++step) products.next(d);
+        products.finish(d);
+    }
 }
 
 template <int KIND, typename T>
 __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, const Epilogue& e) {
-    int group = threadIdx.x >> 7, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    Release<T> release(ring, w);
-    Turn turn;
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    Products<T> products(ring, w);
     wait_for_predecessor();
     bool staged = goes_staged<KIND, T>(e);
 #pragma unroll 1
@@ -127,9 +149,9 @@ __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, cons
         Place at{row + (lane >> 2), column_group * T::BN, lane & 3, e.rows};
         float d[T::BN / 2];
         Ahead<KIND, T::BN / 16> ahead;
-        ahead.load(e, at);
+        ahead.start(e, at);
         start_tile<KIND, T::BN / 8>(e, d, at, staged);
-        multiply(ring, w, turn, release, group, d);
+        multiply(products, w, d, ahead, e, at);
         if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
         else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
         if constexpr (KIND != GELU_MUL)

@@ -262,7 +262,7 @@ template <int COUNT> struct Angles {
             if (i & 1) place.advance(e);
         }
     }
-    __device__ __forceinline__ void turn(float (&x)[8 * COUNT]) const {
+    __device__ __forceinline__ void turn(float* x) const {
 #pragma unroll
         for (int i = 0; i < 4 * COUNT; ++i) {  // pair i/4, row i/2%2, column i%2
             int first = i / 4 * 8 + i % 4;

@@ -18,25 +18,36 @@ template <int KIND, typename T> __device__ __forceinline__ bool goes_staged(cons
     return T::STAGED_FP32 && e.activation == NONE && !(e.residual && e.residual_bf16);
 }
 
-// What is fetched and computed before the products.
+// What is fetched while the first of the products run, in PARTS, one a step: at once it would keep the
+// warpgroup from starting them.
 template <int KIND, int PAIRS> struct Ahead {
-    __device__ __forceinline__ void load(const Epilogue&, const Place&) {}
+    static constexpr int PARTS = 1;
+    __device__ __forceinline__ void start(const Epilogue&, const Place&) {}
+    template <int PART> __device__ __forceinline__ void load(const Epilogue&, const Place&) {}
 };
 template <int PAIRS> struct Ahead<ROPE_QKV, PAIRS> {
     static constexpr int BLOCKS = 2 * PAIRS, AT_ONCE = 32 / BLOCKS;  // rows
+    static constexpr int PARTS = PAIRS / 2;
     static_assert(BLOCKS <= 32 && 16 % AT_ONCE == 0, "a lane for each block of as many rows");
-    Angles<PAIRS> angles;
+    static_assert(PAIRS % 2 == 0, "two pairs a part");
+    Angles<2> angles[PARTS];
     bf16* out;  // where the block that this lane writes has its first row; null: nowhere
     int width;  // of a row there
 
-    __device__ __forceinline__ void load(const Epilogue& e, const Place& at) {
-        angles.load(e, at.column, at);
+    __device__ __forceinline__ void start(const Epilogue& e, const Place& at) {
         int lane = threadIdx.x & 31, block = lane % BLOCKS, column = at.column + 2 * BLOCK * (block >> 1);
         RopeTarget t = RopeColumn(e, column).target(e);
         size_t first = at.row - (lane >> 2) + lane / BLOCKS;
         out = static_cast<bf16*>(t.out) + first * t.width + (block & 1 ? t.second : t.first);
         width = t.width;
         if (lane >= BLOCKS * AT_ONCE || column >= e.n || !t.out) out = nullptr;
+    }
+    template <int PART> __device__ __forceinline__ void load(const Epilogue& e, const Place& at) {
+        angles[PART].load(e, at.column + 4 * BLOCK * PART, at);
+    }
+    __device__ __forceinline__ void turn(float (&d)[8 * PAIRS]) const {
+#pragma unroll
+        for (int i = 0; i < PARTS; ++i) angles[i].turn(d + 16 * i);
     }
 };
 
@@ -76,24 +87,14 @@ template <int BLOCKS> __device__ __forceinline__ void stage_bf16(uint32_t to, co
 template <int CHUNKS, int PITCH>
 __device__ __forceinline__ void write_rows(uint32_t from, char* to, size_t width, int rows, int chunks) {
     static_assert(CHUNKS % 2 == 0, "no lane is left over");
-    constexpr int TIMES = CHUNKS / 2, BATCH = 4;  // loads under way together
     int lane = threadIdx.x & 31, row = lane / CHUNKS, chunk = lane % CHUNKS;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < TIMES; i += BATCH) {
-        float4 v[BATCH];
-        char* at[BATCH];
-#pragma unroll
-        for (int j = 0; j < BATCH; ++j) {
-            if (i + j >= TIMES) continue;
-            v[j] = shared_load4(from + row * PITCH + 16 * chunk);
-            at[j] = row < rows && chunk < chunks ? to + row * width + 16 * chunk : nullptr;
-            row += 32 / CHUNKS, chunk += 32 % CHUNKS;
-            if (chunk >= CHUNKS) chunk -= CHUNKS, ++row;
-        }
-#pragma unroll
-        for (int j = 0; j < BATCH; ++j)
-            if (i + j < TIMES && at[j]) *reinterpret_cast<float4*>(at[j]) = v[j];
+    for (int i = 0; i < CHUNKS / 2; ++i) {
+        float4 v = shared_load4(from + row * PITCH + 16 * chunk);
+        if (row < rows && chunk < chunks) *reinterpret_cast<float4*>(to + row * width + 16 * chunk) = v;
+        row += 32 / CHUNKS, chunk += 32 % CHUNKS;
+        if (chunk >= CHUNKS) chunk -= CHUNKS, ++row;
     }
     __syncwarp();
 }
@@ -149,7 +150,7 @@ template <typename T>
 __device__ __forceinline__ void stage_rope(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
                                            int first, const Ahead<ROPE_QKV, T::BN / 16>& ahead) {
     constexpr int BLOCKS = T::BN / 8, AT_ONCE = ahead.AT_ONCE, BATCH = 4;
-    ahead.angles.turn(d);
+    ahead.turn(d);
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<BLOCKS>(rows, d);
     int lane = threadIdx.x & 31, row = min(lane / BLOCKS, AT_ONCE - 1),
