@@ -100,8 +100,7 @@ template <typename T> struct Products {
         uint64_t offset = turn.stage * (T::STAGE_BYTES / 16);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < STEP / 16; ++i)
-            Wgmma<T::BN>::ss(d, a0 + offset + 2 * i, b0 + offset + 2 * i, 1);
+        for (int i = 0; i < STEP / 16; ++i) Wgmma<T::BN>::ss(d, a0 + offset + 2 * i, b0 + offset + 2 * i, 1);
         wgmma_commit();
         last = turn.stage;
         turn.advance<T::STAGES>();
@@ -122,8 +121,8 @@ template <typename T> struct Products {
 
 // All steps of a tile. `ahead` fetches a part of what it needs behind each of the first.
 template <typename T, typename A, int PART = 0>
-__device__ __forceinline__ void multiply(Products<T>& products, const Work& w, float (&d)[T::BN / 2], A& ahead,
-                                         const Epilogue& e, const Place& at) {
+__device__ __forceinline__ void multiply(Products<T>& products, const Work& w, float (&d)[T::BN / 2],
+                                         A& ahead, const Epilogue& e, const Place& at) {
     if constexpr (PART == 0) products.start(d);
     else if (PART < w.steps) products.next(d);
     ahead.template load<PART>(e, at);

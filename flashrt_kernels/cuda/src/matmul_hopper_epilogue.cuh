@@ -276,7 +276,7 @@ template <int COUNT> struct Angles {
 
 // Four pairs of blocks to where q, k and v lie, in fp32.
 __device__ __forceinline__ void store_pairs(const Epilogue& e, const float (&x)[32], int column, int end,
-                                                 const Place& at) {
+                                            const Place& at) {
     RopeColumn place(e, column);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {  // pair i/2, row i%2

@@ -19,8 +19,8 @@ template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_> struct Tile {
     static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS;
     static constexpr int X_BYTES = BM * 128, WEIGHT_BYTES = BN * 128, STAGE_BYTES = X_BYTES + WEIGHT_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-    // Results wait in shared memory for whole lines: in bf16, in fp32 where there is room. Rows are apart by what
-    // keeps 8 of them in different banks.
+    // Results wait in shared memory for whole lines: in bf16, in fp32 where there is room. Rows are apart by
+    // what keeps 8 of them in different banks.
     static constexpr int OUT_BLOCKS = KIND == 1 ? BN / 16 : BN / 8;  // 1: GELU_MUL
     static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + 32, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
     static constexpr int ROOM = MOST_SHARED - RING_BYTES;
