@@ -56,6 +56,21 @@ def extras(rows: int, n: int, residual: torch.dtype | None, bias: bool, gate: bo
     }
 
 
+def rope_operands(
+    rows: int, k: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, out: torch.dtype
+) -> dict[str, Any]:
+    """Arguments of `matmul_rope_qkv`, outputs of dtype `out` included."""
+    weight = random(((heads + 2 * kv_heads) * head_dim, k), dtype, 1, scale=k**-0.5)
+    arguments: dict[str, Any] = {"x": random((rows, k), dtype), "weight": weight}
+    arguments |= {"table": random((rows, head_dim)), "head_dim": head_dim}
+    arguments |= {"heads": heads, "kv_heads": kv_heads}
+    widths = {"q_out": heads, "k_out": kv_heads, "v_out": kv_heads}
+    return arguments | {
+        name: torch.empty((rows, count * head_dim), dtype=out, device="cuda") if count else None
+        for name, count in widths.items()
+    }
+
+
 @path
 @pytest.mark.parametrize("out", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [*ODD, *SIGLIP, *GEMMA, *EXPERT], ids=str)
@@ -128,15 +143,7 @@ def test_rope_qkv(
     path: str, dtype: torch.dtype, rows: int, k: int, heads: int, kv_heads: int, head_dim: int
 ) -> None:
     """Queries, keys and values land in their own places, turned by their row's angles."""
-    weight = random(((heads + 2 * kv_heads) * head_dim, k), dtype, 1, scale=k**-0.5)
-    table = random((rows, head_dim))
-    arguments: dict[str, Any] = {"x": random((rows, k), dtype), "weight": weight, "table": table}
-    arguments |= {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-    widths = {"q_out": heads, "k_out": kv_heads, "v_out": kv_heads}
-    arguments |= {
-        name: torch.empty((rows, count * head_dim), dtype=dtype, device="cuda") if count else None
-        for name, count in widths.items()
-    }
+    arguments = rope_operands(rows, k, heads, kv_heads, head_dim, dtype, dtype)
     check(matmul_rope_qkv, options={"matmul": path}, **arguments)
 
 
@@ -155,6 +162,35 @@ def test_every_tile_of_the_portable_kernel(
     check(matmul, options={"matmul": "portable"}, **arguments)
     gate_up = random((size[1], 2, 8, size[2]), BF16, scale=size[2] ** -0.5)
     check(matmul_gelu_mul, options={"matmul": "portable"}, x=arguments["x"], weight=gate_up)
+
+
+@pytest.mark.parametrize("size", [(65, 16, 8), (131, 272, 264), (300, 464, 1000)], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "gelu_mul", "rope_qkv"])
+def test_every_tile_of_the_hopper_kernel(
+    monkeypatch: pytest.MonkeyPatch, kind: str, size: tuple[int, int, int]
+) -> None:
+    """The models' sizes choose some of them, and end in the middle of none."""
+    from flashrt_kernels.cuda.families import matmul_hopper as hopper
+
+    if not gpu().hopper:
+        pytest.skip("Hopper's kernels run on no other GPU")
+    rows, n, k = size
+    for tile, out in product(hopper.TILES[kind], DTYPES):
+        monkeypatch.setattr(hopper, "tile_for", lambda *_, tile=tile: tile)
+        if kind == "plain":
+            arguments = operands(*size) | extras(
+                rows, n, FP32 if out == FP32 else None, bias=True, gate=False
+            )
+            check(matmul, out_dtype=out, **arguments)
+        elif kind == "gelu_mul":
+            weight = random((n // 16, 2, 8, k), BF16, scale=k**-0.5)
+            result = torch.empty((rows, n // 2), dtype=out, device="cuda")
+            check(matmul_gelu_mul, x=random((rows, k), BF16), weight=weight, out=result)
+        else:
+            heads = n // 16
+            check(
+                matmul_rope_qkv, **rope_operands(rows, k, heads - 2 * (heads // 3), heads // 3, 16, BF16, out)
+            )
 
 
 @path

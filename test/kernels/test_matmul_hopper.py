@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "flashrt_kernels" / "cuda"
-FIELDS = ("rows", "columns", "stages", "share", "split")
+FIELDS = ("rows", "columns", "stages", "share")
 SHARED_MEMORY = 227 << 10  # bytes that one block may have on Hopper
 Tiles = set[tuple[str, ...]]
 
 
 def launched() -> Tiles:
-    """(kind, rows, columns, stages, share, split) of TILES."""
+    """(kind, rows, columns, stages, share) of TILES."""
     tree = ast.parse((ROOT / "families" / "matmul_hopper.py").read_text(encoding="utf-8"))
     table = next(
         n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "TILES"
@@ -26,8 +26,8 @@ def launched() -> Tiles:
     found = set()
     for kind, tiles in zip(table.keys, table.values, strict=True):
         assert isinstance(kind, ast.Constant)
-        assert isinstance(tiles, ast.Tuple)
-        for call in tiles.elts:
+        assert isinstance(tiles, ast.Dict)
+        for call in tiles.keys:
             assert isinstance(call, ast.Call)
             given = dict(zip(FIELDS, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
             values = (ast.unparse(given[name]) if name in given else "1" for name in FIELDS)
@@ -38,7 +38,7 @@ def launched() -> Tiles:
 def compiled() -> Tiles:
     """The same of the list that matmul_hopper.cu includes."""
     text = (ROOT / "src" / "matmul_hopper_tiles.cuh").read_text(encoding="utf-8")
-    entries = re.findall(r"^MATMUL\((\w+), (\w+), (\d+), (\d+), (\d+), (\d+), (\d+)\)$", text, re.MULTILINE)
+    entries = re.findall(r"^MATMUL\((\w+), (\w+), (\d+), (\d+), (\d+), (\d+)\)$", text, re.MULTILINE)
     assert all(kind == name.upper() for kind, name, *_ in entries)
     return {tuple(entry[1:]) for entry in entries}
 
@@ -51,11 +51,11 @@ def test_every_tile_that_may_be_chosen_is_compiled_and_no_other() -> None:
 @pytest.mark.parametrize("tile", sorted(launched()))
 def test_a_tile_fits_the_hardware(tile: tuple[str, ...]) -> None:
     """Otherwise its launch is refused by the driver."""
-    kind, *sizes = tile
-    rows, columns, stages, share, split = (int(size) for size in sizes)
+    _, *sizes = tile
+    rows, columns, stages, share = (int(size) for size in sizes)
     assert stages * (rows + columns) * 128 + 1024 <= SHARED_MEMORY
     assert rows % 64 == 0
     assert columns <= 256
     assert columns % (8 * share) == 0
-    assert columns % ((8 if kind == "plain" else 16) * split) == 0
-    assert share * split <= 8
+    assert columns % 16 == 0  # two blocks of 8 are stored at once
+    assert share <= 8

@@ -16,37 +16,35 @@ from flashrt_kernels.errors import GraphError
 
 STEP = 64  # of k, one stage
 ROW_BYTES = 2 * STEP
+MOST_SHARED = 226 << 10  # bytes, MOST_SHARED of matmul_hopper_ring.cuh
 KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in its order
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One compiled kernel: what a block computes, and how share · split blocks of a cluster cooperate."""
+    """One compiled kernel: what a block computes, and how many share its weights."""
 
     rows: int
     columns: int
     stages: int
-    share: int = 1  # neighbours along the rows that load each weight tile once
-    split: int = 1  # parts of k, summed within the cluster
+    share: int = 1  # blocks of a cluster, neighbours along the rows, that load each weight tile once
 
     @property
     def threads(self) -> int:
         """A warpgroup for every 64 rows, and one that copies."""
         return 2 * self.rows + 128
 
-    @property
-    def shared(self) -> int:
-        """Bytes of the ring."""
-        return self.stages * (self.rows + self.columns) * ROW_BYTES
-
-    @property
-    def cluster(self) -> int:
-        return self.share * self.split
+    def shared(self, kind: int) -> int:
+        """Bytes of the ring, and of the results that wait there for whole lines, where these fit."""
+        ring = self.stages * (self.rows + self.columns) * ROW_BYTES
+        blocks = self.columns // (16 if KINDS[kind] == "gelu_mul" else 8)
+        staged = (self.rows * (blocks + 1) * size for size in ((32, 16) if KINDS[kind] == "plain" else (16,)))
+        return ring + next((size for size in staged if ring + size <= MOST_SHARED), 0)
 
     def kernel(self, kind: int) -> str:
         """Name in matmul_hopper.cu."""
         size = f"{self.rows}x{self.columns}x{self.stages}"
-        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.split}"
+        return f"matmul_{KINDS[kind]}_{size}_{self.share}"
 
     def row_groups(self, rows: int) -> int:
         """Clusters along the rows."""
@@ -56,56 +54,52 @@ class Tile:
         """Pieces of work, each for one cluster."""
         return self.row_groups(rows) * ceil_div(n, self.columns)
 
-    def clusters(self, gpu: Gpu, rows: int, n: int) -> int:
-        """Clusters to launch: persistent, except where sums of a tile come from several blocks."""
+    def clusters(self, gpu: Gpu, kind: int, rows: int, n: int) -> int:
+        """Clusters to launch: persistent for GELU·mul alone, whose many tiles hide each other's ends."""
         units = self.units(rows, n)
-        return units if self.split > 1 else min(units, gpu.multiprocessors // self.cluster)
+        return min(units, gpu.multiprocessors // self.share) if KINDS[kind] == "gelu_mul" else units
 
 
-# The compiled kernels (matmul_hopper_tiles.cuh); a test compares the two lists.
-TILES: dict[str, tuple[Tile, ...]] = {
-    "plain": (
-        Tile(128, 64, 8),
-        Tile(128, 128, 6),
-        Tile(128, 128, 6, share=2),
-        Tile(128, 128, 6, split=2),
-        Tile(128, 160, 6),
-        Tile(128, 160, 6, share=2),
-        Tile(128, 192, 5, split=3),
-        Tile(128, 208, 5, share=2),
-        Tile(128, 256, 4),
-        Tile(128, 256, 4, split=2),
-    ),
-    "gelu_mul": (Tile(128, 256, 4), Tile(128, 256, 4, share=2)),
-    "rope_qkv": (
-        Tile(128, 64, 8, share=2),
-        Tile(128, 160, 6),
-        Tile(128, 160, 6, share=2),
-    ),
+# The compiled kernels (matmul_hopper_tiles.cuh; a test compares the two lists), each with what was measured
+# on an H200 in µs: a step of k while most multiprocessors have a tile, and all that surrounds the steps.
+TILES: dict[str, dict[Tile, tuple[float, float]]] = {
+    "plain": {
+        Tile(64, 64, 12): (0.18, 1.7),
+        Tile(64, 96, 8): (0.21, 2.0),
+        Tile(64, 128, 8): (0.25, 2.2),
+        Tile(64, 128, 8, share=4): (0.20, 2.6),
+        Tile(64, 144, 7): (0.28, 2.4),
+        Tile(64, 192, 5): (0.32, 2.8),
+        Tile(128, 64, 7): (0.25, 2.1),
+        Tile(128, 96, 6): (0.31, 2.7),
+        Tile(128, 128, 4): (0.38, 3.2),
+        Tile(128, 160, 5): (0.41, 3.4),
+        Tile(128, 208, 4): (0.53, 4.3),
+    },
+    "gelu_mul": {Tile(128, 256, 4): (0.65, 3.5), Tile(128, 256, 4, share=2): (0.64, 3.5)},
+    "rope_qkv": {
+        Tile(64, 64, 12): (0.18, 1.9),
+        Tile(64, 128, 8): (0.22, 2.3),
+        Tile(128, 160, 5): (0.44, 3.7),
+    },
 }
 
-# Fitted to times measured on an H200, in ns. One step of k takes the copying thread a constant and something
-# for each row that it asks for, or the tensor cores their 4096 operations a cycle. A launch takes START, the
-# results ELEMENT each, a sum over parts of k SUMMING for each part but one.
-STEP_TIME, ROW, OPERATION = 290.0, 0.82, 1.1 / (4096 * 1.98)
-START, ELEMENT, SUMMING = 2500.0, 0.1, 3000.0
+
+def at_once(gpu: Gpu, tile: Tile) -> int:
+    """Clusters that run side by side: more than two blocks leave multiprocessors over in some groups."""
+    return gpu.multiprocessors * (10 if tile.share > 2 else 11) // 11 // tile.share
 
 
-def estimate(gpu: Gpu, tile: Tile, rows: int, n: int, k: int) -> float:
-    """Expected time of a product with a tile in ns: waves of tiles · steps of k, and what surrounds them."""
-    waves = ceil_div(tile.units(rows, n), gpu.multiprocessors // tile.cluster)
-    steps = ceil_div(ceil_div(k, STEP), tile.split)
-    copying = STEP_TIME + ROW * (tile.rows + tile.columns / tile.share)
-    multiplying = OPERATION * 2 * tile.rows * tile.columns * STEP
-    after = ELEMENT * tile.rows * tile.columns / tile.split + SUMMING * (tile.split - 1)
-    return waves * (steps * max(copying, multiplying) + after) + START
+def estimate(gpu: Gpu, tile: Tile, times: tuple[float, float], rows: int, n: int, k: int) -> float:
+    """Expected time of a product with a tile in µs: waves of tiles · (steps of k and what surrounds them)."""
+    step, around = times
+    return ceil_div(tile.units(rows, n), at_once(gpu, tile)) * (ceil_div(k, STEP) * step + around)
 
 
 def tile_for(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> Tile:
-    """The tile with the lowest estimate, among those whose parts of k are not empty."""
-    steps = ceil_div(k, STEP)
-    tiles = [tile for tile in TILES[KINDS[kind]] if tile.split <= steps]
-    return min(tiles, key=lambda tile: estimate(gpu, tile, rows, n, k))
+    """The tile with the lowest estimate."""
+    tiles = TILES[KINDS[kind]]
+    return min(tiles, key=lambda tile: estimate(gpu, tile, tiles[tile], rows, n, k))
 
 
 def fits(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> bool:
@@ -152,20 +146,20 @@ def launch_tile(
         tile.units(rows, n),
     ]
     return Launch(
-        gpu.function("matmul_hopper", name, shared=tile.shared),
-        (tile.clusters(gpu, rows, n) * tile.cluster,),
+        gpu.function("matmul_hopper", name, shared=tile.shared(kind)),
+        (tile.clusters(gpu, kind, rows, n) * tile.share,),
         tile.threads,
         arguments,
-        shared=tile.shared,
-        cluster=tile.cluster,
+        shared=tile.shared(kind),
+        cluster=tile.share,
         pdl=gpu.pdl,
         name=name,
     )
 
 
 def check_alignment(epilogue: ctypes.Structure) -> None:
-    """Raises GraphError: outputs are written in pieces of 16 bytes, the rest is read in pieces of 8."""
-    for names, size in ((("out", "k_out", "v_out"), 16), (("bias", "gate", "residual", "table"), 8)):
+    """Raises GraphError: outputs and residual go in pieces of 16 bytes, the rest in pieces of 8."""
+    for names, size in ((("out", "k_out", "v_out", "residual"), 16), (("bias", "gate", "table"), 8)):
         for name in names:
             address = getattr(epilogue, name) or 0
             if address % size:
