@@ -27,10 +27,6 @@ class Node:
     section: str
     workspace: Buffer | None = None
 
-    def written(self) -> Iterator[Buffer]:
-        """Buffers that the call writes."""
-        return (b for name in self.kernel.outputs if (b := self.arguments[name]) is not None)
-
     def storages(self, written: bool) -> Iterator[Storage]:
         """Storages that the call writes, or those that it reads."""
         for name, buffer in self.arguments.items():
@@ -67,6 +63,8 @@ class Composition:
         self._marks: dict[str, Mark] = {}
         self._nodes: list[Node] = []
         self._section = ""
+        # What the launches of the section so far have written: storage → (kernel, part of it).
+        self._section_writes: dict[Storage, list[tuple[str, Buffer]]] = {}
         self._planned = False
 
     def input(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Buffer:
@@ -128,6 +126,8 @@ class Composition:
             arguments[name] = self.buffer(label, shape, dtype)
         arguments = {name: arguments[name] for name in kernel.arguments}
         self._check_memory(kernel, arguments)
+        if self._nodes and self._nodes[-1].section != self._section:
+            self._section_writes = {}
         self._check_early(kernel, arguments, call.parameters)
         scratch = self.backend.workspace(kernel, arguments, call.parameters)
         workspace = None
@@ -143,6 +143,7 @@ class Composition:
             written = arguments[name]
             if written is not None:
                 written.mark_written()
+                self._section_writes.setdefault(written.storage, []).append((kernel.name, written))
         return kernel.results(arguments)
 
     @property
@@ -257,11 +258,9 @@ class Composition:
                     f"{kernel.name}: {argument.early}={rows} of {buffer.shape[0]} rows of {name}"
                 )
             early = buffer[:rows]
-            for node in reversed(self._nodes):
-                if node.section != self._section:
-                    break
-                if any(early.overlaps(written) for written in node.written()):
+            for writer, written in self._section_writes.get(buffer.storage, ()):
+                if early.overlaps(written):
                     raise GraphError(
-                        f"{kernel.name}: {argument.early}={rows}, but {node.kernel.name} of the same section "
+                        f"{kernel.name}: {argument.early}={rows}, but {writer} of the same section "
                         f"writes there in {buffer.storage.name!r}"
                     )
