@@ -97,7 +97,8 @@ def at_once(gpu: Gpu, tile: Tile) -> int:
 def estimate(gpu: Gpu, tile: Tile, times: tuple[float, float], rows: int, n: int, k: int) -> float:
     """Expected time of a product with a tile in µs: waves of tiles · (steps of k and what surrounds them)."""
     step, around = times
-    return ceil_div(tile.units(rows, n), at_once(gpu, tile)) * (ceil_div(ceil_div(k, STEP), tile.split) * step + around)
+    steps = ceil_div(ceil_div(k, STEP), tile.split)
+    return ceil_div(tile.units(rows, n), at_once(gpu, tile)) * (steps * step + around)
 
 
 def tile_for(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> Tile:
