@@ -176,6 +176,8 @@ def test_every_tile_of_the_hopper_kernel(
         pytest.skip("Hopper's kernels run on no other GPU")
     rows, n, k = size
     for tile, out in product(hopper.TILES[kind], DTYPES):
+        if tile.split > -(-k // hopper.STEP):
+            continue  # a part of k would be empty
         monkeypatch.setattr(hopper, "tile_for", lambda *_, tile=tile: tile)
         if kind == "plain":
             arguments = operands(*size) | extras(

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "flashrt_kernels" / "cuda"
-FIELDS = ("rows", "columns", "stages", "share")
+FIELDS = ("rows", "columns", "stages", "share", "split")
 SHARED_MEMORY = 227 << 10  # bytes that one block may have on Hopper
 Tiles = set[tuple[str, ...]]
 
 
 def launched() -> Tiles:
-    """(kind, rows, columns, stages, share) of TILES."""
+    """(kind, rows, columns, stages, share, split) of TILES."""
     tree = ast.parse((ROOT / "families" / "matmul_hopper.py").read_text(encoding="utf-8"))
     table = next(
         n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "TILES"
@@ -38,7 +38,7 @@ def launched() -> Tiles:
 def compiled() -> Tiles:
     """The same of the list that matmul_hopper.cu includes."""
     text = (ROOT / "src" / "matmul_hopper_tiles.cuh").read_text(encoding="utf-8")
-    entries = re.findall(r"^MATMUL\((\w+), (\w+), (\d+), (\d+), (\d+), (\d+)\)$", text, re.MULTILINE)
+    entries = re.findall(r"^MATMUL\((\w+), (\w+), (\d+), (\d+), (\d+), (\d+), (\d+)\)$", text, re.MULTILINE)
     assert all(kind == name.upper() for kind, name, *_ in entries)
     return {tuple(entry[1:]) for entry in entries}
 
@@ -52,10 +52,12 @@ def test_every_tile_that_may_be_chosen_is_compiled_and_no_other() -> None:
 def test_a_tile_fits_the_hardware(tile: tuple[str, ...]) -> None:
     """Otherwise its launch is refused by the driver."""
     _, *sizes = tile
-    rows, columns, stages, share = (int(size) for size in sizes)
-    assert stages * (rows + columns) * 128 + 1024 <= SHARED_MEMORY
+    rows, columns, stages, share, split = (int(size) for size in sizes)
+    sums = (split - 1) * rows * columns // split * 4
+    assert stages * (rows + columns) * 128 + sums + 1024 <= SHARED_MEMORY
     assert rows % 64 == 0
     assert columns <= 256
     assert columns % (8 * share) == 0
     assert columns % 16 == 0  # two blocks of 8 are stored at once
-    assert share <= 8
+    assert columns % (8 * split) == 0
+    assert share * split <= 8

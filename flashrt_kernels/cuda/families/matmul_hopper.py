@@ -28,6 +28,7 @@ class Tile:
     columns: int
     stages: int
     share: int = 1  # blocks of a cluster, neighbours along the rows, that load each weight tile once
+    split: int = 1  # parts of k, summed within the cluster
 
     @property
     def threads(self) -> int:
@@ -37,6 +38,8 @@ class Tile:
     def shared(self, kind: int) -> int:
         """Bytes of the ring, and of the results that wait there for whole lines, where these fit."""
         ring = self.stages * (self.rows + self.columns) * ROW_BYTES
+        if self.split > 1:
+            return ring + (self.split - 1) * self.rows * (self.columns // self.split) * 4
         blocks = self.columns // (16 if KINDS[kind] == "gelu_mul" else 8)
         staged = (self.rows * (blocks + 1) * size for size in ((32, 16) if KINDS[kind] == "plain" else (16,)))
         return ring + next((size for size in staged if ring + size <= MOST_SHARED), 0)
@@ -44,7 +47,7 @@ class Tile:
     def kernel(self, kind: int) -> str:
         """Name in matmul_hopper.cu."""
         size = f"{self.rows}x{self.columns}x{self.stages}"
-        return f"matmul_{KINDS[kind]}_{size}_{self.share}"
+        return f"matmul_{KINDS[kind]}_{size}_{self.share}_{self.split}"
 
     def row_groups(self, rows: int) -> int:
         """Clusters along the rows."""
@@ -69,12 +72,13 @@ TILES: dict[str, dict[Tile, tuple[float, float]]] = {
         Tile(64, 128, 8): (0.25, 2.2),
         Tile(64, 128, 8, share=4): (0.20, 2.6),
         Tile(64, 144, 7): (0.28, 2.4),
-        Tile(64, 192, 5): (0.32, 2.8),
+        Tile(64, 192, 5): (0.30, 3.4),
         Tile(128, 64, 7): (0.25, 2.1),
-        Tile(128, 96, 6): (0.31, 2.7),
+        Tile(128, 96, 6): (0.33, 2.7),
         Tile(128, 128, 4): (0.38, 3.2),
         Tile(128, 160, 5): (0.41, 3.4),
         Tile(128, 208, 4): (0.53, 4.3),
+        Tile(128, 256, 3, split=2): (0.69, 10.0),
     },
     "gelu_mul": {Tile(128, 256, 4): (0.65, 3.5), Tile(128, 256, 4, share=2): (0.64, 3.5)},
     "rope_qkv": {
@@ -87,18 +91,20 @@ TILES: dict[str, dict[Tile, tuple[float, float]]] = {
 
 def at_once(gpu: Gpu, tile: Tile) -> int:
     """Clusters that run side by side: more than two blocks leave multiprocessors over in some groups."""
-    return gpu.multiprocessors * (10 if tile.share > 2 else 11) // 11 // tile.share
+    return gpu.multiprocessors * (10 if tile.share > 2 else 11) // 11 // (tile.share * tile.split)
 
 
 def estimate(gpu: Gpu, tile: Tile, times: tuple[float, float], rows: int, n: int, k: int) -> float:
     """Expected time of a product with a tile in µs: waves of tiles · (steps of k and what surrounds them)."""
     step, around = times
-    return ceil_div(tile.units(rows, n), at_once(gpu, tile)) * (ceil_div(k, STEP) * step + around)
+    steps = ceil_div(ceil_div(k, STEP), tile.split)
+    return ceil_div(tile.units(rows, n), at_once(gpu, tile)) * (steps * step + around)
 
 
 def tile_for(gpu: Gpu, kind: int, rows: int, n: int, k: int) -> Tile:
-    """The tile with the lowest estimate."""
-    tiles = TILES[KINDS[kind]]
+    """The tile with the lowest estimate, among those whose parts of k are not empty."""
+    steps = ceil_div(k, STEP)
+    tiles = {tile: times for tile, times in TILES[KINDS[kind]].items() if tile.split <= steps}
     return min(tiles, key=lambda tile: estimate(gpu, tile, tiles[tile], rows, n, k))
 
 
@@ -147,11 +153,11 @@ def launch_tile(
     ]
     return Launch(
         gpu.function("matmul_hopper", name, shared=tile.shared(kind)),
-        (tile.clusters(gpu, kind, rows, n) * tile.share,),
+        (tile.clusters(gpu, kind, rows, n) * tile.share * tile.split,),
         tile.threads,
         arguments,
         shared=tile.shared(kind),
-        cluster=tile.share,
+        cluster=tile.share * tile.split,
         pdl=gpu.pdl,
         name=name,
     )

@@ -30,11 +30,11 @@ __device__ __forceinline__ void load(const Ring<T>& ring, const CUtensorMap* x_m
         uint32_t full = ring.full(stage), to = ring.weight(stage) + w.share * (T::WEIGHT_BYTES / T::SHARE);
         expect(full, T::STAGE_BYTES);
         uint16_t mask = (1 << T::SHARE) - 1;
-        if constexpr (T::SHARE == 1) copy_tile(to, weight_map, full, step * STEP, from.column, EVICT_NORMAL);
-        else copy_tile_to_all(to, weight_map, full, step * STEP, from.column, mask, EVICT_NORMAL);
+        if constexpr (T::SHARE == 1) copy_tile(to, weight_map, full, (w.begin + step) * STEP, from.column, EVICT_NORMAL);
+        else copy_tile_to_all(to, weight_map, full, (w.begin + step) * STEP, from.column, mask, EVICT_NORMAL);
     };
     auto load_x = [&](const Source<T>& from, int stage, int step) {
-        copy_tile(ring.x(stage), x_map, ring.full(stage), step * STEP, from.row, EVICT_LAST);
+        copy_tile(ring.x(stage), x_map, ring.full(stage), (w.begin + step) * STEP, from.row, EVICT_LAST);
     };
     // Weights that fill the ring don't depend on the kernel before.
     int ahead = min(T::STAGES, w.steps);
@@ -135,6 +135,41 @@ __device__ __forceinline__ void multiply(Products<T>& products, const Work& w, f
     }
 }
 
+// Sends the parts of d that other blocks of the cluster finish, and sums up this block's own into `own`.
+template <typename T>
+__device__ __forceinline__ void sum_splits(const Ring<T>& ring, const Work& w, const float (&d)[T::BN / 2],
+                                           float (&own)[T::OWN / 2]) {
+    constexpr int VECTORS = T::OWN / 8;  // float4s of a thread
+    int thread = threadIdx.x & 127, group = threadIdx.x >> 7;
+    auto offset = [&](int slot, int i) {
+        return (((slot * T::GROUPS + group) * VECTORS + i) * 128 + thread) * 16;
+    };
+#pragma unroll
+    for (int z = 0; z < T::SPLIT; ++z) {
+        if (z == w.split) continue;
+        uint32_t to = remote_address(ring.sums(), z), barrier = remote_address(ring.summed(), z);
+        int slot = w.split < z ? w.split : w.split - 1;
+#pragma unroll
+        for (int i = 0; i < VECTORS; ++i)
+            remote_store4(to + offset(slot, i), barrier, d + z * (T::OWN / 2) + 4 * i);
+    }
+#pragma unroll
+    for (int i = 0; i < T::OWN / 2; ++i) {
+        own[i] = d[i];
+#pragma unroll
+        for (int z = 1; z < T::SPLIT; ++z) own[i] = z == w.split ? d[z * (T::OWN / 2) + i] : own[i];
+    }
+    wait_phase(ring.summed(), 0);
+#pragma unroll
+    for (int slot = 0; slot < T::SPLIT - 1; ++slot) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; ++i) {
+            float4 v = shared_load4(ring.sums() + offset(slot, i));
+            own[4 * i] += v.x, own[4 * i + 1] += v.y, own[4 * i + 2] += v.z, own[4 * i + 3] += v.w;
+        }
+    }
+}
+
 template <int KIND, typename T>
 __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, const Epilogue& e) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
@@ -145,14 +180,25 @@ __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, cons
     for (int unit = w.cluster; unit < w.units; unit += w.clusters) {
         int column_group = unit / w.row_groups;
         int row = ((unit - column_group * w.row_groups) * T::SHARE + w.share) * T::BM + warp * 16;
-        Place at{row + (lane >> 2), column_group * T::BN, lane & 3, e.rows};
+        Place at{row + (lane >> 2), column_group * T::BN + w.split * T::OWN, lane & 3, e.rows};
         float d[T::BN / 2];
         Ahead<KIND, T::BN / 16> ahead;
         ahead.start(e, at);
-        start_tile<KIND, T::BN / 8>(e, d, at, staged);
-        multiply(products, w, d, ahead, e, at);
-        if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
-        else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
+        if constexpr (T::SPLIT == 1) {
+            start_tile<KIND, T::BN / 8>(e, d, at, staged);
+            multiply(products, w, d, ahead, e, at);
+            if (staged) finish_staged<KIND>(ring, e, d, at, ahead);
+            else finish_tile<KIND, T::BN / 8, T::PORTION>(e, d, at);
+        } else {
+            float own[T::OWN / 2];
+            start_tile<KIND, T::OWN / 8>(e, own, at, false);
+#pragma unroll
+            for (int i = 0; i < T::BN / 2; ++i)
+                d[i] = i / (T::OWN / 2) == w.split ? own[i % (T::OWN / 2)] : 0.0f;
+            multiply(products, w, d, ahead, e, at);
+            sum_splits(ring, w, d, own);
+            finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
+        }
         if constexpr (KIND != GELU_MUL)
             break;  // one unit for each cluster: the residual's barrier counts once
     }
@@ -162,7 +208,7 @@ template <int KIND, typename T>
 __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorMap* weight_map,
                                        const Epilogue& e, int steps, int row_groups, int units) {
     extern __shared__ __align__(1024) uint8_t memory[];
-    __shared__ uint64_t barriers[2 * T::STAGES + 1];
+    __shared__ uint64_t barriers[2 * T::STAGES + 2];
     Ring<T> ring(memory, barriers);
     bool producer = threadIdx.x >= 128 * T::GROUPS;
     if (threadIdx.x == 128 * T::GROUPS) {
@@ -170,13 +216,15 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
         prefetch_map(weight_map);
         prefetch_map(x_map);
     }
-    if constexpr (T::SHARE > 1) cluster_sync();
+    constexpr int CLUSTER = T::SHARE * T::SPLIT;
+    if constexpr (CLUSTER > 1) cluster_sync();
     else __syncthreads();
     release_successor();
 
-    int share = T::SHARE > 1 ? int(cluster_rank()) : 0;
-    int clusters = int(gridDim.x) / T::SHARE, cluster = int(blockIdx.x) / T::SHARE;
-    Work w{clusters, cluster, share, row_groups, units, steps};
+    int rank = CLUSTER > 1 ? int(cluster_rank()) : 0, share = rank % T::SHARE, split = rank / T::SHARE;
+    int clusters = int(gridDim.x) / CLUSTER, cluster = int(blockIdx.x) / CLUSTER;
+    int begin = steps * split / T::SPLIT, end = steps * (split + 1) / T::SPLIT;
+    Work w{clusters, cluster, share, row_groups, units, split, begin, end - begin};
     if (producer) {
         fewer_registers<T::LEFT>();
         if (threadIdx.x >= 128 * T::GROUPS + 32)
@@ -190,13 +238,13 @@ __device__ __forceinline__ void matmul(const CUtensorMap* x_map, const CUtensorM
 
 }  // namespace flashrt
 
-// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile.
-#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE)                                                       \
+// Name: kind, rows × columns of a tile, stages, blocks that share a weight tile, parts of k.
+#define MATMUL(KIND, NAME, BM, BN, STAGES, SHARE, SPLIT)                                                       \
     extern "C" __global__ void __launch_bounds__(2 * BM + 128, 1)                                       \
-        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE(                                               \
+        matmul_##NAME##_##BM##x##BN##x##STAGES##_##SHARE##_##SPLIT(                                               \
             const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,  \
             const __grid_constant__ flashrt::Epilogue epilogue, int steps, int row_groups, int units) { \
-        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE>>(       \
+        flashrt::matmul<flashrt::KIND, flashrt::Tile<flashrt::KIND, BM / 64, BN, STAGES, SHARE, SPLIT>>(       \
             &x_map, &weight_map, epilogue, steps, row_groups, units);                                   \
     }
 #include "matmul_hopper_tiles.cuh"

@@ -14,18 +14,22 @@ constexpr int HELPERS = 96;  // threads beside the copying warp, which fetch the
 
 constexpr int MOST_SHARED = 226 << 10;  // bytes that a tile may ask for, beside its barriers
 
-template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_> struct Tile {
-    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_;
+template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> struct Tile {
+    static constexpr int GROUPS = GROUPS_, BN = BN_, STAGES = STAGES_, SHARE = SHARE_, SPLIT = SPLIT_;
     static constexpr int BM = 64 * GROUPS, WARPS = 4 * GROUPS;
     static constexpr int X_BYTES = BM * 128, WEIGHT_BYTES = BN * 128, STAGE_BYTES = X_BYTES + WEIGHT_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+    static constexpr int OWN = BN / SPLIT;  // columns that one of the SPLIT blocks finishes
+    static constexpr int SUM_BYTES = (SPLIT - 1) * BM * OWN * 4;
     // Results wait in shared memory for whole lines: in bf16, in fp32 where there is room. Rows are apart by
     // what keeps 8 of them in different banks.
     static constexpr int OUT_BLOCKS = KIND == 1 ? BN / 16 : BN / 8;  // 1: GELU_MUL
     static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + 32, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
-    static constexpr int ROOM = MOST_SHARED - RING_BYTES;
+    static constexpr int ROOM = SPLIT > 1 ? 0 : MOST_SHARED - RING_BYTES;
     static constexpr bool STAGED_FP32 = KIND == 0 && BM * PITCH_FP32 <= ROOM;
-    static_assert(BM * PITCH_BF16 <= ROOM, "no room for the results");
+    static_assert(SPLIT > 1 || BM * PITCH_BF16 <= ROOM, "no room for the results");
+    static_assert(SPLIT == 1 || (KIND == 0 && SHARE == 1 && BN % (8 * SPLIT) == 0), "such parts are not made");
+    static_assert(RING_BYTES + SUM_BYTES <= MOST_SHARED, "no room for the sums");
     // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg).
     static constexpr int REGISTERS = GROUPS == 2 ? 232 : 208;
     static constexpr int LEFT = 40;
@@ -38,6 +42,7 @@ struct Work {
     int clusters, cluster;  // in the grid; this one's
     int share;              // place within the cluster
     int row_groups, units;  // SHARE row tiles make a group; units = groups · column tiles, rows fastest
+    int split, begin;       // which part of k, and the first of its steps
     int steps;              // of k
 };
 
@@ -65,6 +70,8 @@ template <typename T> struct Ring {
     __device__ __forceinline__ uint32_t full(int stage) const { return barriers + 8 * stage; }
     __device__ __forceinline__ uint32_t empty(int stage) const { return barriers + 8 * (T::STAGES + stage); }
     __device__ __forceinline__ uint32_t residual_here() const { return barriers + 16 * T::STAGES; }
+    __device__ __forceinline__ uint32_t summed() const { return residual_here() + 8; }
+    __device__ __forceinline__ uint32_t sums() const { return memory + T::RING_BYTES; }
     __device__ __forceinline__ uint32_t staging() const { return memory + T::RING_BYTES; }
     __device__ __forceinline__ void initialise() const;
 };
@@ -109,6 +116,13 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
         "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask), "l"(hint)
         : "memory");
 }
+// Four floats to another block of the cluster; `barrier` there counts the 16 bytes.
+__device__ __forceinline__ void remote_store4(uint32_t address, uint32_t barrier, const float* d) {
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+        ::"r"(address), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]), "r"(barrier)
+        : "memory");
+}
 __device__ __forceinline__ float4 shared_load4(uint32_t address) {
     float4 v;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -149,6 +163,10 @@ template <typename T> __device__ __forceinline__ void Ring<T>::initialise() cons
         initialise_barrier(empty(i), T::WARPS * T::SHARE);
     }
     initialise_barrier(residual_here(), HELPERS);
+    if constexpr (T::SPLIT > 1) {
+        initialise_barrier(summed(), 1);
+        expect(summed(), T::SUM_BYTES);
+    }
     barrier_init_fence();
 }
 

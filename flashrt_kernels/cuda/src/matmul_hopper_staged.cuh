@@ -12,6 +12,7 @@ namespace flashrt {
 
 // Whether this epilogue is one of those below: those of the models are.
 template <int KIND, typename T> __device__ __forceinline__ bool goes_staged(const Epilogue& e) {
+    if constexpr (T::SPLIT > 1) return false;
     if constexpr (KIND != PLAIN) return e.out_bf16;
     if (e.gate) return false;
     if (e.out_bf16) return !e.residual && (e.activation == NONE || e.activation == GELU_TANH);
