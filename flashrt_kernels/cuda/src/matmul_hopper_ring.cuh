@@ -30,8 +30,9 @@ template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> s
     static_assert(SPLIT > 1 || BM * PITCH_BF16 <= ROOM, "no room for the results");
     static_assert(SPLIT == 1 || (KIND == 0 && SHARE == 1 && BN % (8 * SPLIT) == 0), "such parts are not made");
     static_assert(RING_BYTES + SUM_BYTES <= MOST_SHARED, "no room for the sums");
-    // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg).
-    static constexpr int REGISTERS = GROUPS == 2 ? 232 : 208;
+    // Of a consumer thread; the copying warpgroup hands over what it does not need (setmaxnreg). One warpgroup
+    // is allotted as many at its start: the fewer, the more room is left for blocks of the kernel behind.
+    static constexpr int REGISTERS = GROUPS == 2 ? 232 : KIND == 2 && BN > 128 ? 240 : 208;  // 2: ROPE_QKV
     static constexpr int LEFT = 40;
     static constexpr int PORTION = 4;  // blocks that results go out by when they don't wait
     static_assert(BN % (8 * SHARE) == 0, "parts are whole atoms of the swizzle");
