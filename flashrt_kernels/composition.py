@@ -165,6 +165,11 @@ class Composition:
     def keep(self, name: str, buffer: Buffer) -> None:
         """Keep `buffer` for the graphs after this one; they may write what this one has not, by now."""
         self._check_named("keep", name, buffer, self._kept, whole=False)
+        twice = [other for other, kept in self._kept.items() if kept.overlaps(buffer)]
+        if twice:
+            raise GraphError(
+                f"{self.name}: keep {name!r} shares bytes with {twice}: they would be borrowed apart"
+            )
         self._kept[name] = buffer
 
     @contextmanager

@@ -15,6 +15,7 @@ from flashrt_kernels import arena
 from flashrt_kernels.backend import Launch, Step
 from flashrt_kernels.cuda import families
 from flashrt_kernels.cuda.gpu import Gpu
+from flashrt_kernels.cuda.launch import Launch as SingleLaunch
 from flashrt_kernels.cuda.launch import checked
 from flashrt_kernels.cuda.options import CudaOptions
 from flashrt_kernels.cuda.program import CudaProgram
@@ -104,6 +105,9 @@ def run(kernel: Kernel, gpu: Gpu, **given: Any) -> Any:
     bytes = families.scratch(kernel, gpu, arguments, call.parameters)
     workspace = torch.empty(bytes, dtype=torch.uint8, device=gpu.device) if bytes else None
     with torch.cuda.device(gpu.device):
-        for launch in families.maker(kernel)(gpu, arguments, call.parameters, workspace):
+        launches = families.maker(kernel)(gpu, arguments, call.parameters, workspace)
+        if launches and isinstance(launches[0], SingleLaunch):
+            launches[0].wait_for_all()  # the kernel in front may be what computes the weights
+        for launch in launches:
             launch()
     return kernel.results(arguments)

@@ -195,6 +195,22 @@ def test_every_tile_of_the_hopper_kernel(
             )
 
 
+@pytest.mark.parametrize("residual", [FP32, BF16, None], ids=str)
+def test_every_epilogue_behind_parts_of_k(
+    monkeypatch: pytest.MonkeyPatch, residual: torch.dtype | None
+) -> None:
+    """The sums come from two thread blocks there, so the epilogue is another."""
+    from flashrt_kernels.cuda.families import matmul_hopper as hopper
+
+    if not gpu().hopper:
+        pytest.skip("Hopper's kernels run on no other GPU")
+    for tile, out, gate in product(hopper.TILES["plain"], DTYPES, (False, True)):
+        if tile.split > 1:
+            monkeypatch.setattr(hopper, "tile_for", lambda *_, tile=tile: tile)
+            arguments = operands(131, 272, 264) | extras(131, 272, residual, bias=True, gate=gate)
+            check(matmul, out_dtype=out, activation="gelu_tanh", **arguments)
+
+
 @path
 @pytest.mark.parametrize("size", [(50, 1024, 4096), (968, 2048, 2048), (10, 2560, 1024)], ids=str)
 def test_same_bits_every_time(path: str, size: tuple[int, int, int]) -> None:

@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from flashrt_kernels import arena
+from flashrt_kernels import GraphError, arena
+from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
 from flashrt_kernels.backend import CpuBackend, Step
+from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.kernel import Kernel
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
@@ -231,3 +233,20 @@ def test_hopper_takes_its_own_kernels_at_full_size_and_only_hopper_does(case: st
         check_launches(backend.bind(kernel, tensors, call.parameters, workspace))
         asked = {function.partition(".")[0] for function in backend.gpu.asked}
         assert (family in asked) == (capability == (9, 0)), (capability, asked)
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_a_weight_that_the_graph_may_write_is_refused() -> None:
+    """Kernels read weights before the one in front has ended: they would see half of it."""
+    backend = NotedBackend(NotedGpu(9, 0, SimpleNamespace(**OPTIONS)))
+    first = StaticGraph("first", backend)
+    kept = first.buffer("rows", (16, 16), torch.bfloat16)
+    first.call(silu, x=first.input("x", (8, 16), torch.bfloat16), out=kept[:8])
+    first.keep("rows", kept)
+    second = StaticGraph("second", backend, after=first)
+    x, borrowed = second.input("x", (8, 16), torch.bfloat16), second.borrow("rows")
+    own = second.call(silu, x=x)
+    for weight in (own, borrowed[:8]):
+        with pytest.raises(GraphError, match="may be written by the graph itself"):
+            second.call(matmul, x=x, weight=weight)
+    second.call(matmul, x=x, weight=x)

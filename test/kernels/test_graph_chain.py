@@ -154,6 +154,8 @@ def test_borrowing_is_refused_where_it_cannot_work() -> None:
         found.second.borrow("columns")
     with pytest.raises(GraphError, match=r"first: borrow\('rows'\): the graph before keeps \[\]"):
         found.first.borrow("rows")
+    with pytest.raises(GraphError, match=r"keep 'again' shares bytes with \['rows'\]"):
+        found.first.keep("again", found.first._kept["rows"][1:])
     with pytest.raises(GraphError, match="has another backend"):
         StaticGraph("other", CpuBackend(), after=found.first)
     with pytest.raises(GraphError, match="mark 'seen' exists already"):

@@ -77,9 +77,10 @@ def scratch(kernel: Kernel, gpu: Gpu, arguments: Mapping[str, Any], parameters: 
     in front of them has ended (programmatic dependent launch).
     """
     weight = arguments.get("weight")
-    if kernel.name.startswith("matmul") and isinstance(weight, Buffer) and weight.storage.kind == "buffer":
+    product = kernel.name.startswith("matmul")
+    if product and isinstance(weight, Buffer) and weight.storage.kind in ("buffer", "borrowed"):
         raise GraphError(
-            f"{kernel.name}: weight {weight.storage.name!r} is written by the graph itself; "
+            f"{kernel.name}: weight {weight.storage.name!r} may be written by the graph itself; "
             "expected a constant or an input"
         )
     sizer = _SIZERS.get(kernel.name)

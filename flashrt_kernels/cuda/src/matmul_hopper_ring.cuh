@@ -5,7 +5,7 @@
 // kept in registers: from pointers the compiler makes them again at every use.
 #pragma once
 
-#include "hopper.cuh"
+#include "cluster.cuh"
 
 namespace flashrt {
 
@@ -115,13 +115,6 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
         ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(to),
         "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask), "l"(hint)
-        : "memory");
-}
-// Four floats to another block of the cluster; `barrier` there counts the 16 bytes.
-__device__ __forceinline__ void remote_store4(uint32_t address, uint32_t barrier, const float* d) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
-        ::"r"(address), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]), "r"(barrier)
         : "memory");
 }
 __device__ __forceinline__ float4 shared_load4(uint32_t address) {

@@ -119,8 +119,8 @@ __device__ __forceinline__ void add(float4 (&v)[CHUNKS], const Row& r, size_t ro
 // Asks for a vector into L2: it comes from memory, since nothing reads it twice in a decision, and takes longer than
 // x. Harmless before the wait, whoever writes it. Each block asks for its part: all of it from every block is slower.
 __device__ __forceinline__ void prefetch_part(const float* p, int width) {
-    int at = 32 * (blockIdx.x + gridDim.x * threadIdx.x);  // lines of 128 bytes
-    if (at < width) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + at));
+    size_t at = 32 * (blockIdx.x + size_t(gridDim.x) * threadIdx.x);  // lines of 128 bytes
+    if (at < size_t(width)) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + at));
 }
 
 template <Form FORM, bool WARP, typename In, typename Out, int CHUNKS>
