@@ -243,10 +243,12 @@ def test_a_weight_that_the_graph_may_write_is_refused() -> None:
     kept = first.buffer("rows", (16, 16), torch.bfloat16)
     first.call(silu, x=first.input("x", (8, 16), torch.bfloat16), out=kept[:8])
     first.keep("rows", kept)
-    second = StaticGraph("second", backend, after=first)
-    x, borrowed = second.input("x", (8, 16), torch.bfloat16), second.borrow("rows")
-    own = second.call(silu, x=x)
-    for weight in (own, borrowed[:8]):
-        with pytest.raises(GraphError, match="may be written by the graph itself"):
+    for makes, refused in (("computed", True), ("borrowed", True), ("input", False)):
+        second = StaticGraph("second", backend, after=first)
+        x, rows = second.input("x", (8, 16), torch.bfloat16), second.borrow("rows")
+        weight = {"computed": second.call(silu, x=x), "borrowed": rows[:8], "input": x}[makes]
+        if refused:
+            with pytest.raises(GraphError, match="may be written by the graph itself"):
+                second.call(matmul, x=x, weight=weight)
+        else:
             second.call(matmul, x=x, weight=weight)
-    second.call(matmul, x=x, weight=x)
