@@ -125,11 +125,16 @@ class Composition:
             label = "/".join(part for part in (self._section, f"{index}.{kernel.name}.{name}") if part)
             arguments[name] = self.buffer(label, shape, dtype)
         arguments = {name: arguments[name] for name in kernel.arguments}
-        self._check_memory(kernel, arguments)
         if self._nodes and self._nodes[-1].section != self._section:
             self._section_writes = {}
-        self._check_early(kernel, arguments, call.parameters)
-        scratch = self.backend.workspace(kernel, arguments, call.parameters)
+        try:
+            self._check_memory(kernel, arguments)
+            self._check_early(kernel, arguments, call.parameters)
+            scratch = self.backend.workspace(kernel, arguments, call.parameters)
+        except BaseException:  # what is refused leaves nothing behind
+            for name in call.allocate:
+                del self._storages[arguments[name].storage.name]  # type: ignore[union-attr]
+            raise
         workspace = None
         if scratch:
             label = "/".join(part for part in (self._section, f"{index}.{kernel.name} workspace") if part)

@@ -149,6 +149,17 @@ def test_misuse_is_refused_while_composing(case: str) -> None:
         assert word in str(error.value)
 
 
+def test_a_refused_call_leaves_nothing() -> None:
+    """Whoever catches the error and composes on would be told of a buffer that he never made."""
+    g = StaticGraph("g")
+    x, rows = g.input("x", (2, 3), torch.float32), g.buffer("rows", (2, 3), torch.float32)
+    with pytest.raises(GraphError, match="no earlier call wrote"):
+        g.call(silu, x=rows)
+    g.call(silu, x=x, out=rows)
+    g.output("y", g.call(silu, x=rows))
+    g.plan()
+
+
 def test_unknown_device_is_refused() -> None:
     """A graph must not fall back to the CPU silently."""
     with pytest.raises(DeviceError, match=r"g 'tpu': expected one of cpu"):
