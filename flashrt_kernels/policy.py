@@ -54,6 +54,7 @@ def load_policy(
     tokenizer: str | Path | None = None,
     num_inference_steps: int | None = None,
     *,
+    cameras: Iterable[str] | None = None,
     max_image_bytes: int = MAX_IMAGE_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Policy:
@@ -63,12 +64,13 @@ def load_policy(
     precision: `fp32` or `bf16`; None is the device's default.
     tokenizer: file or folder, for checkpoints without one.
     num_inference_steps: denoising steps; None is the checkpoint's own.
+    cameras: as `Policy.bind`, which would plan a second time; None: all.
     max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
     progress: called with (bytes of weights in place, bytes in all).
 
     Logs what the checkpoint's files contradict each other in. Raises CheckpointError naming file and key, or
-    the option that cannot be used; DeviceError where there is no such GPU; KernelBuildError where its
-    kernels have to be built first.
+    the option that cannot be used; ObservationError as `Policy.bind`; DeviceError where there is no such GPU;
+    KernelBuildError where its kernels have to be built first.
     """
     backend = backend_of(device) if isinstance(device, str) else device
     kind = backend.device.type
@@ -91,14 +93,19 @@ def load_policy(
     except BaseException:
         backend.release()
         raise
-    return Policy(checkpoint, model, backend, max_image_bytes)
+    return Policy(checkpoint, model, backend, max_image_bytes, cameras)
 
 
 class Policy:
     """A loaded policy: a planned graph for vision and one per prompt bucket. For one thread at a time."""
 
     def __init__(
-        self, checkpoint: LeRobotCheckpoint, model: Model, backend: Backend, max_image_bytes: int
+        self,
+        checkpoint: LeRobotCheckpoint,
+        model: Model,
+        backend: Backend,
+        max_image_bytes: int,
+        cameras: Iterable[str] | None = None,
     ) -> None:
         config = checkpoint.config
         self.name = checkpoint.policy_type
@@ -118,7 +125,7 @@ class Policy:
         self._warned = False
         self.bound: tuple[str, ...] = ()
         try:
-            self._plan(self.cameras)
+            self._plan(self.cameras if cameras is None else cameras)
         except BaseException:
             self.close()
             raise

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flashrt_ros.parameters import ConfigError, NodeConfig
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | None = None) -> Policy:
-    """`flashrt_kernels.load_policy` with the parameters of `config`.
+    """`flashrt_kernels.load_policy` with the parameters of `config`, planned for its cameras.
 
     progress: called with (bytes of weights in place, bytes in all).
 
@@ -21,19 +22,24 @@ def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | No
     """
     import torch  # seconds: only whoever loads a policy pays for it
 
-    from flashrt_kernels import CheckpointError, DeviceError, KernelBuildError, load_policy
+    from flashrt_kernels import CheckpointError, DeviceError, KernelBuildError, ObservationError, load_policy
 
     if config.cpu_threads:
         torch.set_num_threads(config.cpu_threads)
+    load = partial(
+        load_policy,
+        config.checkpoint,
+        device=config.device,
+        precision=config.precision or None,
+        tokenizer=config.tokenizer or None,
+        num_inference_steps=config.num_inference_steps or None,
+        progress=progress,
+    )
     try:
-        return load_policy(
-            config.checkpoint,
-            device=config.device,
-            precision=config.precision or None,
-            tokenizer=config.tokenizer or None,
-            num_inference_steps=config.num_inference_steps or None,
-            progress=progress,
-        )
+        try:
+            return load(cameras=[camera.slot for camera in config.cameras])
+        except ObservationError:  # no such slot: `NodeConfig.check_policy` says what there is
+            return load()
     except DeviceError as error:
         raise ConfigError(str(error)) from error
     except KernelBuildError as error:

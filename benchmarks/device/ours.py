@@ -67,8 +67,8 @@ class Ours:
         except ImportError as error:
             raise LeftOut(f"no CUDA part: {error}") from None
         start = time.perf_counter()
-        self.policy: Policy = load_policy(folder, device=CudaBackend("cuda", CudaOptions(**variant.options)))
-        self.policy.bind(example.images)
+        backend = CudaBackend("cuda", CudaOptions(**variant.options))
+        self.policy: Policy = load_policy(folder, device=backend, cameras=example.images)
         torch.cuda.synchronize()
         self.load_s = time.perf_counter() - start
 

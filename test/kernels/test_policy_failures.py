@@ -53,6 +53,22 @@ def test_load_that_fails_half_way_frees_what_it_made() -> None:
     assert (backend.open, backend.released) == (0, 1)
 
 
+def test_cameras_known_at_load_are_planned_for_once() -> None:
+    """A robot with fewer cameras than the checkpoint would be configured seconds later, and plan in vain."""
+    backend = Counting()
+    policy = load(device=backend, cameras=[TOP])
+    planned = backend.left
+    policy.bind([TOP])
+    assert (policy.bound, backend.left) == ((TOP,), planned)
+    policy.bind(policy.cameras)
+    assert backend.left < planned
+    policy.close()
+    assert backend.open == 0
+    with pytest.raises(ObservationError, match="unknown camera 'left'"):
+        load(device=backend, cameras=["left"])
+    assert backend.open == 0
+
+
 def test_binding_that_fails_half_way_frees_what_it_made() -> None:
     """The policy is closed then, and says so; its graphs are not left on the GPU."""
     backend = Counting()
