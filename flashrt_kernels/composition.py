@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +56,6 @@ class Composition:
         if after is not None and after.backend is not self.backend:
             raise GraphError(f"{name}: after {after.name!r}, which has another backend; expected the same")
         self._before = after
-        self._marks_before = frozenset() if after is None else frozenset(after.marks)
         self._storages: dict[str, Storage] = {}
         self._outputs: dict[str, Buffer] = {}
         self._kept: dict[str, Buffer] = {}
@@ -156,9 +155,13 @@ class Composition:
         """Names that `replay(taps=…)` accepts, those of the graphs before first."""
         return (*(() if self._before is None else self._before.marks), *self._marks)
 
+    def _has(self, mark: str) -> bool:
+        """Whether `mark` is one of `marks`, without making a list of them."""
+        return mark in self._marks or (self._before is not None and self._before._has(mark))
+
     def mark(self, name: str, buffer: Buffer) -> None:
         """Name what `buffer` holds at this point, for taps."""
-        self._check_named("mark", name, buffer, self._marks, taken=self._marks_before)
+        self._check_named("mark", name, buffer, self._marks, taken=self._has(name))
         self._marks[name] = Mark(buffer, len(self._nodes))
         buffer.storage.uses.append(max(len(self._nodes) - 1, 0))
 
@@ -208,11 +211,11 @@ class Composition:
         buffer: Buffer,
         known: Mapping[str, Any],
         whole: bool = True,
-        taken: Collection[str] = (),
+        taken: bool = False,
     ) -> None:
         if self._planned:
             raise GraphError(f"{self.name}: {what} {name!r} after plan(): its bytes may be in use again")
-        if name in known or name in taken:
+        if taken or name in known:
             raise GraphError(f"{self.name}: {what} {name!r} exists already")
         storage = buffer.storage
         if self._storages.get(storage.name) is not storage:

@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """What a policy holds after something failed half-way: what is left on a GPU is gone until the restart."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +52,25 @@ def test_load_that_fails_half_way_frees_what_it_made() -> None:
     with pytest.raises(MemoryError):
         load(device=backend)
     assert (backend.open, backend.released) == (0, 1)
+
+
+def test_memory_of_a_plan_that_failed_is_free_when_the_backend_is_told() -> None:
+    """A traceback holds it otherwise, and the GPU has no room for the next try."""
+    arenas: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    class Backend(Counting):
+        def allocate(self, bytes: int, inputs: int) -> arena.Memory:
+            memory = super().allocate(bytes, inputs)
+            arenas.append(weakref.ref(memory.arena))
+            return memory
+
+        def release(self) -> None:
+            alive.append(sum(found() is not None for found in arenas))
+
+    with pytest.raises(MemoryError):
+        load(device=Backend(left=2))
+    assert (len(arenas), alive[-1]) == (2, 0)
 
 
 def test_cameras_known_at_load_are_planned_for_once() -> None:
