@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.backend import Backend, backend_of
-from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint import PiCheckpoint, load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.errors import CheckpointError, ObservationError
 from flashrt_kernels.graph import StaticGraph
@@ -101,7 +101,7 @@ class Policy:
 
     def __init__(
         self,
-        checkpoint: LeRobotCheckpoint,
+        checkpoint: PiCheckpoint,
         model: Model,
         backend: Backend,
         max_image_bytes: int,
@@ -119,7 +119,7 @@ class Policy:
         self._model, self._backend = model, backend
         self._max_image_bytes = max_image_bytes
         self._noise_shape = (config.chunk_size, config.max_action_dim)
-        self._slots = slots_by_name(config.cameras, checkpoint.rename_map)
+        self._slots = slots_by_name(config.cameras, checkpoint.camera_names)
         self._graphs: PolicyGraphs | None = None
         self._last: tuple[str, ...] | None = None  # cameras of the last decision
         self._warned = False

@@ -3,16 +3,18 @@
 
 from flashrt_kernels.checkpoint.config import PolicyConfig
 from flashrt_kernels.checkpoint.dims import GemmaDims, ModelDims, VisionDims
-from flashrt_kernels.checkpoint.lerobot import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
+from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
 __all__ = [
     "GemmaDims",
-    "LeRobotCheckpoint",
     "ModelDims",
     "Normaliser",
+    "PiCheckpoint",
     "PolicyConfig",
+    "PromptRule",
     "Tokenizer",
     "VisionDims",
     "load_lerobot",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
-from flashrt_kernels.checkpoint import LeRobotCheckpoint
+from flashrt_kernels.checkpoint import PiCheckpoint
 from flashrt_kernels.checkpoint.layout import EMBEDDING, VLM
 from flashrt_kernels.embedding import embedding
 from flashrt_kernels.flow import euler_step, start_flow
@@ -34,7 +34,7 @@ class Pi05:
 
     def __init__(
         self,
-        checkpoint: LeRobotCheckpoint,
+        checkpoint: PiCheckpoint,
         dtype: torch.dtype,
         steps: int,
         device: torch.device,
