@@ -38,15 +38,26 @@ class ActionText:
     def actions(self, ids: Sequence[int], horizon: int, width: int) -> NDArray[np.float32]:
         """Normalised chunk [horizon, width]; zeros where no actions can be read out of the text."""
         body = self.body(list(ids))
-        return self._fast.decode(body, horizon, width, strict=self._rule.strict_length)
+        return self._fast.decode(body, horizon, width, strict=self._rule.strict)
 
     def body(self, ids: list[int]) -> list[int]:
         """FAST ids of a text."""
         end = next((i for i, token in enumerate(ids) if token in self.stops), len(ids))
-        ids, n, i = ids[:end], len(self._prefix), 0
-        while i <= len(ids) - n:
-            if ids[i : i + n] == self._prefix:
-                del ids[i : i + n]
-            else:
-                i += 1
-        return [self._last - token for token in ids]
+        pieces = split(ids[:end], self._prefix)
+        # LeRobot drops every `Action: `; openpi reads what follows the first one, to the next.
+        kept = pieces[1:2] if self._rule.strict else pieces
+        return [self._last - token for piece in kept for token in piece]
+
+
+def split(ids: Sequence[int], mark: Sequence[int]) -> list[list[int]]:
+    """The pieces of `ids` between occurrences of `mark`, as str.split gives them."""
+    pieces: list[list[int]] = [[]]
+    i = 0
+    while i < len(ids):
+        if list(ids[i : i + len(mark)]) == list(mark):
+            pieces.append([])
+            i += len(mark)
+        else:
+            pieces[-1].append(ids[i])
+            i += 1
+    return pieces
