@@ -59,7 +59,9 @@ class Names:
                 raise ObservationError(f"state group {name!r} has shape {shape}; expected [{width}]")
         missing = [group for group in self._groups if group not in found]
         if missing:
-            raise ObservationError(f"state lacks {', '.join(missing)}; it has {', '.join(state) or 'nothing'}")
+            raise ObservationError(
+                f"state lacks {', '.join(missing)}; it has {', '.join(state) or 'nothing'}"
+            )
         return np.concatenate([found[group] for group in self._groups])
 
 

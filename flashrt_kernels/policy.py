@@ -94,6 +94,8 @@ def load_policy(
         scan=kind == "cpu",
         **reading,
     )
+    if checkpoint.policy_type not in MODELS:
+        raise CheckpointError(f"{folder}: policy type {checkpoint.policy_type!r}; known: {', '.join(MODELS)}")
     steps = denoising_steps(checkpoint, num_inference_steps)
     if type(max_image_bytes) is not int or max_image_bytes < 1:
         raise CheckpointError(f"max_image_bytes={max_image_bytes!r}; expected an integer of at least 1")
@@ -115,7 +117,7 @@ def denoising_steps(checkpoint: Checkpoint, wanted: int | None) -> int | None:
     if checkpoint.denoising_steps is None:
         if wanted is not None:
             raise CheckpointError(
-                f"num_inference_steps={wanted!r}: {checkpoint.policy_type} has no denoising steps; leave it out"
+                f"num_inference_steps={wanted!r}: {checkpoint.policy_type} has no such steps; leave it out"
             )
         return None
     steps = checkpoint.denoising_steps if wanted is None else wanted
@@ -326,7 +328,7 @@ class Policy:
         return list(self._places)
 
     def _write_images(self, vision: StaticGraph, frames: Mapping[str, RawImage]) -> list[bool]:
-        """The pictures of one decision, on their way to the graph of the vision tower. Returns which are there."""
+        """The pictures of one decision, on their way to the vision tower. Returns which are there."""
         self._seen = {}  # until the pictures of this decision are there
         present = []
         for i, slot in enumerate(self._filled(frames)):

@@ -6,8 +6,8 @@ from typing import Any
 
 from flashrt_kernels.models.model import Model
 from flashrt_kernels.models.pi0 import Pi0
-from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.models.pi0_fast import Pi0Fast
+from flashrt_kernels.models.pi05 import Pi05
 
 # Policy type → (checkpoint of its family, dtype of matmul weights, denoising steps, device of the weights,
 # progress of loading) → model

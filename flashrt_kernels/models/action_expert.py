@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Action expert: a smaller Gemma that attends to the prefix cache and to itself, and its adaptive RMS norms."""
+"""Action expert: a smaller Gemma that attends to the prefix cache and to itself, its adaptive norms."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ class AdaptiveNorms:
     def __call__(self, name: str, x: Buffer) -> tuple[Buffer, Buffer]:
         row = self._w.kept(self._g, name + MODULATION)[self._step]
         scale, shift, gate = (row[i * self._width : (i + 1) * self._width] for i in range(3))
-        h = self._g.call(
-            ada_rms_norm, x=x, scale=scale, shift=shift, eps=self._eps, out_dtype=self._w.dtype
-        )
+        h = self._g.call(ada_rms_norm, x=x, scale=scale, shift=shift, eps=self._eps, out_dtype=self._w.dtype)
         return h, gate
 
 

@@ -21,9 +21,7 @@ class ActionText:
     15a9616 (FASTTokenizer.extract_actions).
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, fast: FastTokenizer, rule: DecodeRule, vocabulary: int
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, fast: FastTokenizer, rule: DecodeRule, vocabulary: int) -> None:
         self._fast, self._rule = fast, rule
         self._last = tokenizer.size - 1 - rule.skipped_ids
         self._prefix = tokenizer.encode("Action: ")[1:]

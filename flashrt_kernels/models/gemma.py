@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from flashrt_kernels.attention import attention
 from flashrt_kernels.checkpoint.dims import GemmaDims
@@ -72,12 +73,12 @@ def block(
     h, gate = norm(key + "input_layernorm", x)
     attn = key + "self_attn."
     if split_query or only is not None:
-        store(g, w, attn, dims, h, cache, span, query=False)
+        project(g, w, attn, dims, h, cache, span, heads=0)
         rows = slice(None) if only is None else only
         q = query(g, w, attn, dims, h[rows], span.table[rows])
         x = x[rows]
     else:
-        q = store(g, w, attn, dims, h, cache, span, query=True)
+        q = project(g, w, attn, dims, h, cache, span, heads=dims.num_heads)
     seen = slice(0, span.key_valid.shape[0])
     h = g.call(
         attention,
@@ -109,26 +110,26 @@ def fused(g: StaticGraph, w: Weights, key: str, dims: GemmaDims) -> Buffer:
     return w.qkv(g, q, k, v, dims.num_heads, dims.num_kv_heads, dims.head_dim)
 
 
-def store(
-    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, query: bool
-) -> Buffer | None:
-    """Rotated keys and values go into the cache. query: also returns rotated queries [tokens, heads·head_dim]."""
-    weight, own = fused(g, w, key, dims), {}
-    keys, values = cache.keys[span.own], cache.values[span.own]
-    if span.at is None:
-        own = {"k_out": keys, "v_out": values}
-    if not query:
-        weight = weight[dims.num_heads * dims.head_dim :]
-        own["q_out"] = None
+def project(
+    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, heads: int
+) -> Any:
+    """Rotated keys and values of h [tokens, width] go into the cache.
+
+    Returns rotated queries [tokens, heads·head_dim]; None for heads = 0.
+    """
+    weight, keys, values = fused(g, w, key, dims), cache.keys[span.own], cache.values[span.own]
+    given: dict[str, Buffer | None] = {} if span.at is not None else {"k_out": keys, "v_out": values}
+    if not heads:
+        weight, given["q_out"] = weight[dims.num_heads * dims.head_dim :], None
     q, k, v = g.call(
         matmul_rope_qkv,
         x=h,
         weight=weight,
         table=span.table,
-        heads=dims.num_heads if query else 0,
+        heads=heads,
         kv_heads=dims.num_kv_heads,
         head_dim=dims.head_dim,
-        **own,
+        **given,
     )
     if span.at is not None:
         g.call(write_rows, rows=k, at=span.at, cache=keys)
@@ -136,9 +137,7 @@ def store(
     return q
 
 
-def query(
-    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, table: Buffer
-) -> Buffer:
+def query(g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, table: Buffer) -> Buffer:
     """Rotated queries alone, [tokens, heads·head_dim]."""
     q: Buffer = g.call(
         matmul_rope_qkv,

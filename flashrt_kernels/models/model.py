@@ -13,10 +13,9 @@ from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import ImageRule
 from flashrt_kernels.models.weights import Weights
 
-
-# Where absent cameras stand, as the program that trained the policy put them. present first: masked, behind the
-# others; fixed: masked, in their own slot; fixed, seen: as black pictures in their own slot, not masked; all: a
-# decision needs every camera that is bound.
+# Where absent cameras stand, as the program that trained the policy put them. present first: masked, behind
+# the others; fixed: masked, in their own slot; fixed, seen: as black pictures in their own slot, not masked;
+# all: a decision needs every camera that is bound.
 CameraRule = Literal["present first", "fixed", "fixed, seen", "all"]
 
 
@@ -93,8 +92,8 @@ class Model(Protocol):
     ) -> None:
         """Write the model's own inputs.
 
-        ids: of the prompt, at most the tokens of the graph. present: which of the graph's cameras have an image.
-        state: float32 [D] in robot units.
+        ids: of the prompt, at most the tokens of the graph. present: which of the graph's cameras
+        have an image. state: float32 [D] in robot units.
         """
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:

@@ -30,8 +30,10 @@ class Pi0(FlowPolicy):
     state_rows = 1
 
     def fold_time(self, times: Sequence[float]) -> None:
-        """The first layer of the time MLP reads [projected actions | time embedding], and nothing lies between
-        it and the projection: one matrix takes actions there, and the time adds a row per step."""
+        """The first layer of the time MLP reads [projected actions | time embedding].
+
+        Nothing lies between it and the projection: one matrix takes actions there, time adds a row per step.
+        """
         w, width = self.weights, self.expert.width
         t = torch.tensor(times, device=w.device)
         embedded = time_embedding(

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Pi0.5: SigLIP views and a prompt with the state in it → Gemma prefix → action expert led by the flow time."""
+"""Pi0.5: SigLIP views and a prompt with the state in it → Gemma prefix → action expert."""
 
 from __future__ import annotations
 

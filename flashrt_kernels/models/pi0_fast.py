@@ -23,7 +23,7 @@ LOGITS = "gen.logits"
 
 
 class Pi0Fast(PaliGemma):
-    """One loaded checkpoint: a graph for the prompt, and one for a token, replayed until the chunk is written.
+    """One loaded checkpoint: a graph for the prompt, and one for a token, replayed until a chunk is written.
 
     The prompt's tokens lie at the end of its rows, behind the padding: the last row is always the one that
     the first token follows from.
@@ -42,7 +42,8 @@ class Pi0Fast(PaliGemma):
     ) -> None:
         """steps: there are none. Everything else as `PaliGemma`."""
         super().__init__(checkpoint, dtype, device, progress)
-        assert checkpoint.fast is not None and checkpoint.decoding is not None  # the reader has read both
+        assert checkpoint.fast is not None  # the reader has read both
+        assert checkpoint.decoding is not None
         self.rule = checkpoint.decoding
         self.limit = self.rule.max_tokens
         self.text = ActionText(checkpoint.tokenizer, checkpoint.fast, self.rule, self.dims.vocab)
@@ -54,7 +55,7 @@ class Pi0Fast(PaliGemma):
     # ---- the graphs ----
 
     def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Inputs `tokens`, `valid`, `positions`. Output `next` [1]. Keeps the caches, with room for the text."""
+        """Inputs `tokens`, `valid`, `positions`. Output `next` [1]. Keeps caches with room for the text."""
         length = cameras * self.dims.vision.patches + tokens
         x = g.borrow("prefix")[:length]
         valid = g.input("valid", (length,), torch.bool)
@@ -75,16 +76,14 @@ class Pi0Fast(PaliGemma):
             g.keep(f"kv.{i}.v", cache.values, rewritable=True)
 
     def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Inputs `token` [1], `position` [1], `at` [1] (tokens written so far), `valid`. Output `next` [1]."""
+        """Inputs `token`, `position`, `at` (tokens written so far), each [1], `valid`. Output `next` [1]."""
         length = cameras * self.dims.vision.patches + tokens
         rows = length + self.limit
         ids = g.input("token", (1,), torch.int32)
         position = g.input("position", (1,), torch.int32)
         at = g.input("at", (1,), torch.int32)
         valid = g.input("valid", (rows,), torch.bool)
-        caches = [
-            Cache(g.borrow(f"kv.{i}.k"), g.borrow(f"kv.{i}.v")) for i in range(self.dims.vlm.depth)
-        ]
+        caches = [Cache(g.borrow(f"kv.{i}.k"), g.borrow(f"kv.{i}.v")) for i in range(self.dims.vlm.depth)]
         with g.section("decode"):
             own = slice(length, rows)
             span = Span(own, self.rotation(g, position), valid, settled=length, at=at)
@@ -142,7 +141,8 @@ class Pi0Fast(PaliGemma):
         prompt = bucket.graph.host("valid")
         length, count = prompt.size, int(prompt.sum())
         valid[:length], valid[length:] = prompt, False
-        ids, logits = [int(bucket.graph.read("next")[0])], []
+        ids = [int(bucket.graph.read("next")[0])]
+        logits: list[np.ndarray] = []
         while len(ids) < self.limit and ids[-1] not in self.text.stops:
             written = len(ids) - 1
             step.host("token")[0] = ids[-1]
