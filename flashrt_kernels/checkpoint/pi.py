@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flashrt_kernels.checkpoint.checkpoint import Checkpoint, Floats
 from flashrt_kernels.checkpoint.config import PolicyConfig
 from flashrt_kernels.checkpoint.dims import ModelDims
-from flashrt_kernels.checkpoint.fast import FastTokenizer
+from flashrt_kernels.checkpoint.fast import ActionTokens, FastTokenizer
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
@@ -37,6 +37,22 @@ class PromptRule:
     padded_state: int | None = None
 
 
+@dataclass(frozen=True)
+class DecodingRule:
+    """How the tokens of a chunk are written, one after another, and read.
+
+    bos_behind_padding: BOS stands behind the prompt padded to its full length too, and is valid.
+    skipped_positions: the first written token stands so many positions further than the prefix is long.
+    ends_at_bar: `|` ends the chunk; otherwise only EOS does.
+    lenient: coefficients too many are cut, too few are zeros; otherwise all of them are zeros.
+    """
+
+    bos_behind_padding: bool
+    skipped_positions: int
+    ends_at_bar: bool
+    lenient: bool
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PiCheckpoint(Checkpoint):
     """A checkpoint of the Pi family.
@@ -46,8 +62,8 @@ class PiCheckpoint(Checkpoint):
     ones, in their own slot, or in their own slot as a black picture that the policy attends to.
     relative_action_mask: [action_dim]; True where the policy gives an offset to the observed state.
 
-    Of Pi0-FAST only: fast, and the ids at the end of the vocabulary that its action tokens leave free
-    (fast_skip_tokens); max_decoding_steps, the most tokens of one chunk, its prefix included.
+    Of Pi0-FAST only: fast; action_tokens, its ids in the vocabulary, of which the last fast_skip_tokens are
+    left free; decoding; max_decoding_steps, the most tokens of one chunk, `Action: ` included.
     """
 
     config: PolicyConfig
@@ -61,6 +77,8 @@ class PiCheckpoint(Checkpoint):
     image_filter: ImageFilter
     camera_rule: CameraRule
     fast: FastTokenizer | None = None
+    action_tokens: ActionTokens | None = None
+    decoding: DecodingRule | None = None
     fast_skip_tokens: int = 0
     max_decoding_steps: int = 0
 
