@@ -127,6 +127,21 @@ def test_bf16_writes_the_same_text() -> None:
         assert written(policy, oracle) == oracle.tensors["gen.tokens_kv"][0].tolist()
 
 
+def test_head_of_action_words_writes_the_same_text() -> None:
+    """The named option for speed: a policy that keeps to the form of a chunk must not notice it."""
+    policy = load(TRAINED, head="actions")
+    for file in ("oracle", "oracle_2"):
+        oracle = read_oracle(TRAINED, file)
+        actions = decide(policy, oracle).actions
+        assert_close(actions, oracle.tensors["actions_unnormalized"][0])
+    model = model_of(policy)
+    assert model.chosen is not None
+    assert len(model.chosen) < model.dims.vocab
+    assert "words of actions only" in policy.description()
+    with pytest.raises(ValueError, match="head='actions'; expected full, or actions for pi0_fast"):
+        load("tiny_pi0", head="actions")
+
+
 def test_decoding_is_timed_apart(policies: dict[str, Policy]) -> None:
     """Most of a decision is decoding: a user who tunes must see it."""
     timings = decide(policies[TRAINED], read_oracle(TRAINED)).timings
