@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashrt_kernels.checkpoint.config import CONFIG_FILE, PolicyConfig, read_config
+from flashrt_kernels.checkpoint.config import CONFIG_FILE, STATE, PolicyConfig, read_config
 from flashrt_kernels.checkpoint.dims import DIMS_FILE, read_dims
 from flashrt_kernels.checkpoint.fast import (
     ActionTokens,
@@ -86,6 +86,7 @@ def _load(folder: Path, elsewhere: Elsewhere, pad_prompt_state: bool | None, sca
         policy_type=policy_type,
         cameras=config.cameras,
         camera_names={name: slot for name, slot in processors.rename_map.items() if slot in config.cameras},
+        state_groups={STATE: config.state_dim},
         state_dim=config.state_dim,
         action_dim=config.action_dim,
         horizon=config.chunk_size,
