@@ -86,7 +86,7 @@ def test_released_sizes_are_used_without_model_dims(folder: Folder) -> None:
     folder.edit_json(CONFIG, "image_resolution", value=[224, 224])
     with pytest.raises(
         CheckpointError,
-        match=r"(?s)sizes from the released variants .* model\.action_in_proj\.bias is \[32\], expected \[1024\]",
+        match=r"(?s)from the released variants .* model\.action_in_proj\.bias is \[32\], expected \[1024\]",
     ):
         load_lerobot(folder.path)
 
