@@ -85,8 +85,13 @@ class PaliGemma:
                 self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
                 g.output(f"image{i}.patches", part)
                 g.mark(f"image{i}.patches", part)
-            x = g.buffer("prefix", (rows + tokens, self.dims.vlm.width), RESIDUAL)
-            vision_tower(g, self.weights, vision, patches, cameras, out=x[:rows])
+            self.see(g, patches, cameras, tokens)
+
+    def see(self, g: StaticGraph, patches: Buffer, cameras: int, tokens: int) -> None:
+        """patches [cameras·n, features] in [−1, 1] → `prefix`, kept."""
+        rows = patches.shape[0]
+        x = g.buffer("prefix", (rows + tokens, self.dims.vlm.width), RESIDUAL)
+        vision_tower(g, self.weights, self.dims.vision, patches, cameras, out=x[:rows])
         g.keep("prefix", x)
 
     def embed(self, g: StaticGraph, ids: Buffer, out: Buffer | None = None) -> Buffer:
