@@ -11,11 +11,6 @@ from flashrt_kernels.checkpoint.origins import ORIGINS, load_checkpoint
 from flashrt_kernels.checkpoint.pi import DecodingRule, PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
-
-def load_checkpoint(folder, *, tokenizer=None, embodiment=None, fast_tokenizer=None, scan=True, **reading):  # type: ignore
-    return load_lerobot(folder, tokenizer, fast_tokenizer=fast_tokenizer, scan=scan, **reading)
-
-
 __all__ = [
     "ORIGINS",
     "ActionTokens",
