@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Sizes of a GR00T policy, N1.6 or N1.7, and what about them must hold for the kernels and among each other."""
+"""Sizes of a GR00T policy, N1.6 or N1.7, and what must hold among them and for the kernels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -152,4 +152,4 @@ def _head_problems(dims: GrootDims) -> Iterator[str]:
     if head.horizon > head.positions:
         yield f"action horizon is {head.horizon}, expected at most the {head.positions} positions of the head"
     if head.steps > head.time_buckets:
-        yield f"inference takes {head.steps} steps, expected at most num_timestep_buckets = {head.time_buckets}"
+        yield f"steps of inference are {head.steps}, expected at most num_timestep_buckets = {head.time_buckets}"
