@@ -19,18 +19,17 @@ from flashrt_kernels.activation import Activation
 from flashrt_kernels.arena import align_up
 from flashrt_kernels.attention import attention, self_attention
 from flashrt_kernels.checkpoint.groot_dims import HeadDims
+from flashrt_kernels.checkpoint.groot_layout import DIT, HEAD, TIME_FEATURES
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.embodiment_mlp import Embodied
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import layer_norm
 
-HEAD = "action_head."
-DIT = HEAD + "model."
 ENCODER = HEAD + "action_encoder"
 CONDITION, MODULATION, TIME = "time condition", " modulation", ENCODER + " time"  # names of constants
 BLOCK_EPS, OUTPUT_EPS = 1e-5, 1e-6  # diffusers' norms inside a block and behind the last one
-TIME_CHANNELS, LONGEST_PERIOD = 256, 10_000.0  # of diffusers' Timesteps
+LONGEST_PERIOD = 10_000.0  # of a sinusoid of time, over 2π
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def fold_time(e: Embodied, dims: HeadDims, steps: int) -> None:
         weight, bias = w.once(key + ".weight"), w.once(key + ".bias")
         return matmul(x=x, weight=weight, bias=bias, activation=activation)
 
-    half = TIME_CHANNELS // 2
+    half = TIME_FEATURES // 2
     waves = sinusoid(times, half, half - 1).flip(1).flatten(1)  # cosines first
     embedder = DIT + "timestep_encoder.timestep_embedder."
     condition = folded(embedder + "linear_2", folded(embedder + "linear_1", waves, "silu"))
@@ -123,7 +122,7 @@ def start_tokens(g: StaticGraph, e: Embodied, dims: HeadDims) -> Buffer:
     """
     state = g.input("state", (1, align_up(dims.max_state, 8)), torch.float32)
     tokens = g.buffer("state and actions", (1 + dims.horizon, dims.width), RESIDUAL)
-    e.mlp(g, HEAD + "state_encoder", state, tokens[:1])
+    e.mlp(g, HEAD + "state_encoder", state, out=tokens[:1])
     g.mark("head.state_features", tokens[:1])
     return tokens
 

@@ -1,8 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Linear layers of which every embodiment (robot) has its own: GR00T's state encoder and action coders.
 
-A checkpoint stores them as `<key>.W` [embodiments, inputs, outputs] and `<key>.b` [embodiments, outputs]; only
-the part of the robot at hand leaves the file.
+A checkpoint stores them as `<key>.W` [embodiments, inputs, outputs] and `<key>.b` [embodiments, outputs];
+only the part of the robot at hand leaves the file.
 """
 
 from __future__ import annotations

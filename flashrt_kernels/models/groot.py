@@ -5,20 +5,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
-from flashrt_kernels.checkpoint.groot import GrootCheckpoint
+from flashrt_kernels.checkpoint.groot_layout import HEAD
 from flashrt_kernels.embedding import embedding
-from flashrt_kernels.errors import GraphError, ObservationError
+from flashrt_kernels.errors import GraphError
 from flashrt_kernels.flow import euler_step
 from flashrt_kernels.graph import SMALL, Buffer, StaticGraph
 from flashrt_kernels.image_rules import ImageRule
 from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul
-from flashrt_kernels.models.dit import HEAD, Context, Keys, cross_keys, fold_time, start_tokens, velocity
+from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
 from flashrt_kernels.models.model import Bucket, Outcome
@@ -26,6 +27,9 @@ from flashrt_kernels.models.qwen3 import Order
 from flashrt_kernels.models.vl_self_attention import vl_self_attention
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.norm import layer_norm
+
+if TYPE_CHECKING:
+    from flashrt_kernels.checkpoint.groot import GrootCheckpoint
 
 BUCKETS = (32, 64, 96, 128, 192, 256)
 VLLN_EPS = 1e-5
@@ -35,8 +39,8 @@ START = "from noise to actions"  # name of a constant
 class Groot(ABC):
     """One loaded checkpoint; builds its graphs for a number of cameras and prompt tokens.
 
-    A prompt is a list of ids in which each image is one id, `image_token`; it counts as one of the tokens that
-    a bucket holds, beside the tokens that the vision tower makes of it.
+    A prompt is a list of ids in which each image is one id, `image_token`. That counts as one of the tokens
+    that a bucket holds, beside those that the vision tower makes of the image.
     """
 
     name: str
@@ -103,8 +107,8 @@ class Groot(ABC):
     def compose_vision(self, g: StaticGraph, cameras: int, tokens: int, image_bytes: int) -> None:
         """Inputs `image<i>.{pixels, info}`, outputs `image<i>.patches`; keeps `prefix` and `deepstack<i>`.
 
-        `prefix`, [image tokens + tokens, language width], has those of every camera in front; `compose` writes
-        the prompt's rows. `deepstack<i>`: image tokens only.
+        `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
+        `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
         count, images = self.images.rows, cameras * self.image_tokens
         features = align_up(3 * self.images.patch**2, 8)
@@ -185,7 +189,7 @@ class Groot(ABC):
         if images + tokens.size != valid.size or is_image.sum() != present:
             count = (valid.size - tokens.size) // self.image_tokens
             raise GraphError(
-                f"{g.name}: {is_image.sum()} images in the prompt and {present} from cameras; expected {count}"
+                f"{g.name}: {is_image.sum()} images in the prompt, {present} cameras; expected {count}"
             )
         end = images + len(text)
         tokens[: len(text)], tokens[len(text) :] = text, 0

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from flashrt_kernels.checkpoint import groot_layout
 from flashrt_kernels.checkpoint.dims import VisionDims
 from flashrt_kernels.checkpoint.groot_dims import GrootVisionDims
+from flashrt_kernels.checkpoint.groot_layout import PROJECTOR
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models import qwen3, siglip
@@ -21,8 +23,7 @@ from flashrt_kernels.models.weights import RESIDUAL, linear
 from flashrt_kernels.norm import layer_norm
 from flashrt_kernels.rope import rope_table
 
-VISION = "backbone.model.vision_model.vision_model."
-PROJECTOR = "backbone.model.mlp1."
+VISION = groot_layout.VISION["n16"]
 POSITIONS = VISION + "positions of the grid"  # name of a constant
 PROJECTOR_EPS = 1e-5
 
@@ -31,7 +32,7 @@ class GrootN16(Groot):
     """The features are those of the last language layer behind the final norm."""
 
     name = "groot_n16"
-    language = "backbone.model.language_model.model."
+    language = groot_layout.LLM["n16"]
     axes = 1
 
     def _fold_vision(self, rows: int, columns: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flashrt_kernels.checkpoint.groot_layout import LLM
 from flashrt_kernels.errors import CheckpointError
 from flashrt_kernels.flow import euler_step
 from flashrt_kernels.graph import Buffer, StaticGraph
@@ -21,7 +22,7 @@ class GrootN17(Groot):
     """The features are those of the last language layer, not normalised."""
 
     name = "groot_n17"
-    language = "backbone.model.model.language_model."
+    language = LLM["n17"]
     axes = 3
 
     def _fold_vision(self, rows: int, columns: int) -> None:
@@ -42,7 +43,7 @@ class GrootN17(Groot):
         return g.call(rope_table_axes, positions=positions, axis=axis, theta=self.dims.llm.theta)
 
     def _backbone(self, g: StaticGraph, x: Buffer, order: Order, deep: Sequence[Buffer]) -> Buffer:
-        """Behind each of the first layers, features of a block of the vision tower are added to the images."""
+        """Behind each of the first layers, features out of the vision tower are added to the images."""
         for i in range(self.dims.llm.depth):
             x = layer(g, self.weights, f"{self.language}layers.{i}.", self.dims.llm, x, order)
             g.mark(f"llm.layer{i}", x)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from flashrt_kernels.attention import attention
+from flashrt_kernels.checkpoint import groot_layout
 from flashrt_kernels.checkpoint.groot_dims import GrootVisionDims
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
@@ -19,7 +20,7 @@ from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import layer_norm
 from flashrt_kernels.rope import rope_qkv
 
-VISION = "backbone.model.model.visual."
+VISION = groot_layout.VISION["n17"]
 POSITIONS, ROTATION = VISION + "pos_embed of the grid", VISION + "rotation"  # names of constants
 ROPE_THETA = 10_000.0
 
@@ -31,7 +32,7 @@ def in_blocks(x: torch.Tensor, merge: int) -> torch.Tensor:
 
 
 def fold_grid(w: Weights, dims: GrootVisionDims, rows: int, columns: int) -> None:
-    """Constants of a grid of patches, in block order: POSITIONS [patches, width], ROTATION [patches, head_dim].
+    """POSITIONS [patches, width] and ROTATION [patches, head_dim] of a grid, in block order.
 
     Positions: the learned square table, read bilinearly at evenly spaced places from its first row and column
     to its last. Rotation, [cos | sin]: the first half of the frequencies turns with the row, the second with
@@ -62,9 +63,10 @@ def between(edge: int, count: int) -> torch.Tensor:
 def vision_tower(
     g: StaticGraph, w: Weights, dims: GrootVisionDims, patches: Buffer, cameras: int, out: Buffer
 ) -> tuple[Buffer, ...]:
-    """patches [cameras·n, 3·patch² filled up to a multiple of 8] in block order → out [tokens, language width].
+    """patches [cameras·n, 3·patch² filled up to a multiple of 8] → out [tokens, language width].
 
-    Returns the DeepStack features, of out's shape in fp32. Attention stays inside an image. Marks `vis.<stage>`.
+    Patches come in block order. Returns the DeepStack features, of out's shape in fp32. Attention stays in
+    an image. Marks `vis.<stage>`.
     """
     embed = VISION + "patch_embed.proj"
     merged = (out.shape[0], dims.merged)

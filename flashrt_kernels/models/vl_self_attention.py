@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from flashrt_kernels.attention import attention
 from flashrt_kernels.checkpoint.groot_dims import HeadDims
+from flashrt_kernels.checkpoint.groot_layout import VLSA
 from flashrt_kernels.graph import Buffer, StaticGraph
-from flashrt_kernels.models.dit import BLOCK_EPS, HEAD, feed_forward
+from flashrt_kernels.models.dit import BLOCK_EPS, feed_forward
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import layer_norm
 
@@ -18,7 +19,7 @@ def vl_self_attention(g: StaticGraph, w: Weights, dims: HeadDims, x: Buffer, val
     """
     heads = {"heads": dims.vlsa_heads, "kv_heads": dims.vlsa_heads, "head_dim": x.shape[1] // dims.vlsa_heads}
     for i in range(dims.vlsa_depth):
-        key = f"{HEAD}vl_self_attention.transformer_blocks.{i}."
+        key = f"{VLSA}transformer_blocks.{i}."
         h = norm(g, w, key + "norm1", x)
         q, k, v = (linear(g, w, f"{key}attn1.to_{part}", h) for part in "qkv")
         h = g.call(attention, q=q, k=k, v=v, key_valid=valid, **heads)
