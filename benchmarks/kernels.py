@@ -124,7 +124,7 @@ def measure(
 
 def calls(policy: Policy, case: Case) -> Counter[KernelCall]:
     """The calls of the graph that a decision of this case replays."""
-    return calls_of(policy._opened().holding(case.prompt))
+    return calls_of(policy._opened().holding(case.prompt).graph)
 
 
 def measure_all(

@@ -3,17 +3,25 @@
 
 from flashrt_kernels.checkpoint.config import PolicyConfig
 from flashrt_kernels.checkpoint.dims import GemmaDims, ModelDims, VisionDims
-from flashrt_kernels.checkpoint.lerobot import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
+from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
+
+
+def load_checkpoint(folder, *, tokenizer=None, embodiment=None, fast_tokenizer=None, scan=True):  # type: ignore
+    return load_lerobot(folder, tokenizer, scan=scan)
+
 
 __all__ = [
     "GemmaDims",
-    "LeRobotCheckpoint",
     "ModelDims",
     "Normaliser",
+    "PiCheckpoint",
     "PolicyConfig",
+    "PromptRule",
     "Tokenizer",
     "VisionDims",
+    "load_checkpoint",
     "load_lerobot",
 ]

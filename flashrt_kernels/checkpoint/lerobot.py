@@ -2,47 +2,22 @@
 """LeRobot checkpoint folders, read strictly: everything fits, or a `CheckpointError` says what does not."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from flashrt_kernels.checkpoint import layout
-from flashrt_kernels.checkpoint.config import CONFIG_FILE, PolicyConfig, read_config
+from flashrt_kernels.checkpoint.config import CONFIG_FILE, STATE, read_config
 from flashrt_kernels.checkpoint.dims import DIMS_FILE, ModelDims, read_dims
-from flashrt_kernels.checkpoint.normaliser import Normaliser
+from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.processors import read_processors
 from flashrt_kernels.checkpoint.tensors import Unscanned, check_finite, match, read_all
-from flashrt_kernels.checkpoint.tokenizer import Tokenizer, find_tokenizer, load_tokenizer
+from flashrt_kernels.checkpoint.tokenizer import find_tokenizer, load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
 WEIGHTS_FILE = "model.safetensors"
-
-
-@dataclass(frozen=True, eq=False)
-class LeRobotCheckpoint:
-    """A verified checkpoint. `tensors` has exactly the policy's canonical keys, memory-mapped.
-
-    `notes` says where the files contradict each other harmlessly and which one was followed. `unscanned` is
-    what still has to be verified, where the reader was told not to look at every value.
-    """
-
-    folder: Path
-    policy_type: str
-    config: PolicyConfig
-    dims: ModelDims
-    tensors: Mapping[str, Tensor]
-    state_norm: Normaliser
-    action_norm: Normaliser
-    relative_action_mask: NDArray[np.bool_] | None  # [action_dim]
-    rename_map: Mapping[str, str]
-    tokenizer: Tokenizer
-    notes: tuple[str, ...] = ()
-    origin: str = "lerobot"
-    unscanned: Unscanned | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +56,7 @@ FORMATS: dict[str, PolicyFormat] = {
 
 def load_lerobot(
     folder: str | Path, tokenizer: str | Path | None = None, *, scan: bool = True
-) -> LeRobotCheckpoint:
+) -> PiCheckpoint:
     """Reads and verifies the LeRobot checkpoint in `folder`.
 
     The tokenizer comes from the folder, else from `tokenizer` (a file or a folder). Without `scan` the values
@@ -96,7 +71,7 @@ def load_lerobot(
         raise CheckpointError(f"{folder}: cannot be read: {error}") from error
 
 
-def _load(folder: Path, tokenizer: str | Path | None, scan: bool) -> LeRobotCheckpoint:
+def _load(folder: Path, tokenizer: str | Path | None, scan: bool) -> PiCheckpoint:
     _check_folder(folder)
     policy_type, config = read_config(folder, tuple(FORMATS))
     dims = read_dims(
@@ -115,17 +90,29 @@ def _load(folder: Path, tokenizer: str | Path | None, scan: bool) -> LeRobotChec
     tensors, unscanned = _read_weights(
         folder / WEIGHTS_FILE, FORMATS[policy_type], dims, config.max_action_dim, scan
     )
-    return LeRobotCheckpoint(
+    return PiCheckpoint(
         folder=folder,
+        origin="lerobot",
         policy_type=policy_type,
+        cameras=config.cameras,
+        camera_names={name: slot for name, slot in processors.rename_map.items() if slot in config.cameras},
+        state_groups={STATE: config.state_dim},
+        state_dim=config.state_dim,
+        action_dim=config.action_dim,
+        horizon=config.chunk_size,
+        denoising_steps=config.num_inference_steps,
+        action_names=config.action_names,
         config=config,
         dims=dims,
         tensors=tensors,
         state_norm=processors.state_norm,
         action_norm=processors.action_norm,
         relative_action_mask=processors.relative_action_mask,
-        rename_map=processors.rename_map,
         tokenizer=text,
+        prompt=PromptRule(clean=True, lower=False, state=True),
+        time="exact",
+        image_filter="bilinear",
+        camera_rule="present first",
         notes=processors.notes,
         unscanned=unscanned,
     )

@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """LeRobot's normalisation as one affine map per feature, in float32."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,18 @@ class Normaliser:
         rows, offset, span = map(torch.from_numpy, (self._rows(y), self.offset, self.span))
         out = unnormalise(x=rows, offset=offset, span=span, mul=self.mul, sub=self.sub)
         return np.asarray(out.numpy().reshape(np.shape(y)), np.float32)
+
+    def describe(self, what: str, names: Sequence[str] | None) -> list[str]:
+        """A line for the mode and one for each dimension; a dimension without range is pointed out."""
+        labels = list(names) if names else [str(i) for i in range(len(self.offset))]
+        rows = [
+            f"  {label}: "
+            + ", ".join(f"{key} {values[i]:.4g}" for key, values in self.stats.items())
+            + (", ZERO RANGE: never moved in training" if i in self.zero_range else "")
+            for i, label in enumerate(labels)
+            if self.stats
+        ]
+        return [f"{what} statistics: {self.mode}", *rows]
 
     def _rows(self, values: Floats) -> Floats:
         """A copy as [rows, D]. Raises ValueError where the last dimension is not D."""
