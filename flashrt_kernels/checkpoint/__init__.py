@@ -9,8 +9,8 @@ from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
 
-def load_checkpoint(folder, *, tokenizer=None, embodiment=None, fast_tokenizer=None, scan=True):  # type: ignore
-    return load_lerobot(folder, tokenizer, scan=scan)
+def load_checkpoint(folder, *, tokenizer=None, embodiment=None, fast_tokenizer=None, scan=True, **reading):  # type: ignore
+    return load_lerobot(folder, tokenizer, fast_tokenizer=fast_tokenizer, scan=scan, **reading)
 
 
 __all__ = [

@@ -7,6 +7,7 @@ Efficient Action Tokenization for Vision-Language-Action Models", 2025.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from flashrt_kernels.checkpoint.fields import read_json
+from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 from flashrt_kernels.errors import CheckpointError
 
 FAST_FOLDER = "fast_tokenizer"
@@ -41,23 +43,82 @@ class FastTokenizer:
         text = "".join(chr(max(int(c) - self.min_token, 0)) for c in coefficients.ravel())
         return list(self._bpe.encode(text, add_special_tokens=False).ids)
 
-    def decode(
-        self, ids: Sequence[int], horizon: int, width: int, strict: bool = False
-    ) -> NDArray[np.float32]:
+    def decode(self, ids: Sequence[int], horizon: int, width: int) -> NDArray[np.float32]:
         """Ids → [horizon, width] normalised.
 
-        Coefficients too many are cut and too few are zeros, as LeRobot does; strict: either gives a chunk of
-        zeros, as openpi does. Unknown ids give none.
+        Coefficients too many are cut and too few are zeros, as LeRobot does; ids that FAST does not have
+        give none. Raises ValueError for negative ids.
         """
-        text = self._bpe.decode(list(ids), skip_special_tokens=False)
-        found = np.array([ord(character) for character in text], np.float64) + self.min_token
+        if any(i < 0 for i in ids):
+            raise ValueError(f"{min(ids)} is no id of a FAST action")
+        found = self.coefficients(ids)
         coefficients = np.zeros(horizon * width)
-        if strict and len(found) != len(coefficients):
-            found = found[:0]
         count = min(len(coefficients), len(found))
         coefficients[:count] = found[:count]
         chunk = _cosines(horizon).T @ (coefficients.reshape(horizon, width) / self.scale)
         return chunk.astype(np.float32)
+
+    def coefficients(self, ids: Sequence[int]) -> NDArray[np.float64]:
+        """Ids, none negative → as many coefficients as they stand for, times `scale`."""
+        text = self._bpe.decode([i for i in ids if i < self.size], skip_special_tokens=False)
+        return np.array([ord(character) for character in text], np.float64) + self.min_token
+
+
+@dataclass(frozen=True)
+class ActionTokens:
+    """FAST ids as ids of a language model: counted downwards from `top`.
+
+    prefix: ids of `Action: `. bar: id of `|`.
+    """
+
+    prefix: tuple[int, ...]
+    bar: int
+    top: int
+
+    def write(self, ids: Sequence[int]) -> list[int]:
+        """FAST ids → the tokens that the policy is trained to write, EOS left out."""
+        return [*self.prefix, *(self.top - i for i in ids), self.bar]
+
+    def begins(self, tokens: Sequence[int]) -> bool:
+        """Whether the tokens begin with the two that stand for `Action` and `:`."""
+        return tuple(tokens[:2]) == self.prefix[:2]
+
+    def read(self, tokens: Sequence[int]) -> list[int]:
+        """Written tokens → FAST ids: up to the first `|`, without every `Action: `.
+
+        Tokens that stand for no action give ids that FAST does not have: negative or too large ones.
+        """
+        left = list(tokens)
+        if self.bar in left:
+            left = left[: left.index(self.bar)]
+        count, i = len(self.prefix), 0
+        while i <= len(left) - count:
+            if tuple(left[i : i + count]) == self.prefix:
+                del left[i : i + count]
+            else:
+                i += 1
+        return [self.top - token for token in left]
+
+
+def place_actions(text: Tokenizer, fast: FastTokenizer, skip: int) -> ActionTokens:
+    """Where in the vocabulary of `text` the ids of `fast` are; its last `skip` ids are left free.
+
+    Raises `CheckpointError` where they do not fit, or `|` is more than one token.
+    """
+    _, *prefix = text.encode("Action: ")
+    _, *bar = text.encode("|")
+    if len(bar) != 1 or len(prefix) < 2:
+        raise CheckpointError(
+            f"{text.source}: `|` is {len(bar)} token(s) and `Action: ` {len(prefix)}, expected one and at "
+            f"least two as in PaliGemma's vocabulary"
+        )
+    top = text.vocab_size - 1 - skip
+    if fast.size > top + 1:
+        raise CheckpointError(
+            f"{fast.source}: has ids up to {fast.size - 1}, but {text.source} has {text.vocab_size} ids, of "
+            f"which the last {skip} are left free; expected the tokenizers that the policy was trained with"
+        )
+    return ActionTokens(tuple(prefix), bar[0], top)
 
 
 def _cosines(count: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flashrt_kernels.checkpoint.checkpoint import Checkpoint, Floats
 from flashrt_kernels.checkpoint.config import PolicyConfig
 from flashrt_kernels.checkpoint.dims import ModelDims
-from flashrt_kernels.checkpoint.fast import FastTokenizer
+from flashrt_kernels.checkpoint.fast import ActionTokens, FastTokenizer
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
@@ -38,22 +38,19 @@ class PromptRule:
 
 
 @dataclass(frozen=True)
-class DecodeRule:
-    """How Pi0-FAST was trained to write a chunk, and how what it wrote is read.
+class DecodingRule:
+    """How the tokens of a chunk are written, one after another, and read.
 
-    max_tokens: most tokens of one chunk, its prefix included. skipped_ids: ids at the end of the vocabulary
-    that action tokens leave free. second_bos: the text begins behind a BOS of its own (LeRobot).
-    skipped_positions: positions left out between prompt and text (1 in openpi's JAX code, 0 in LeRobot's).
-    stops_at_eos: an EOS ends the text as `|` does. strict: a text of another length than the chunk's, or one
-    without `Action: `, gives zeros (openpi), instead of being cut or filled up (LeRobot).
+    bos_behind_padding: BOS stands behind the prompt padded to its full length too, and is valid.
+    skipped_positions: the first written token stands so many positions further than the prefix is long.
+    ends_at_bar: `|` ends the chunk; otherwise only EOS does.
+    lenient: coefficients too many are cut, too few are zeros; otherwise all of them are zeros.
     """
 
-    max_tokens: int
-    skipped_ids: int = 128
-    second_bos: bool = True
-    skipped_positions: int = 0
-    stops_at_eos: bool = False
-    strict: bool = False
+    bos_behind_padding: bool
+    skipped_positions: int
+    ends_at_bar: bool
+    lenient: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +62,8 @@ class PiCheckpoint(Checkpoint):
     ones, in their own slot, or in their own slot as a black picture that the policy attends to.
     relative_action_mask: [action_dim]; True where the policy gives an offset to the observed state.
 
-    Of Pi0-FAST only: fast and decoding.
+    Of Pi0-FAST only: fast; action_tokens, its ids in the vocabulary, of which the last fast_skip_tokens are
+    left free; decoding; max_decoding_steps, the most tokens of one chunk, `Action: ` included.
     """
 
     config: PolicyConfig
@@ -79,7 +77,10 @@ class PiCheckpoint(Checkpoint):
     image_filter: ImageFilter
     camera_rule: CameraRule
     fast: FastTokenizer | None = None
-    decoding: DecodeRule | None = None
+    action_tokens: ActionTokens | None = None
+    decoding: DecodingRule | None = None
+    fast_skip_tokens: int = 0
+    max_decoding_steps: int = 0
 
     @property
     def state_stats(self) -> Mapping[str, Floats]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,10 +15,11 @@ from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.decoding import argmax, clear
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
-from flashrt_kernels.models.action_text import ActionText
 from flashrt_kernels.models.gemma import Cache, PlainNorms, Span, block
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.paligemma import PaliGemma
+
+log = logging.getLogger(__name__)
 
 LOGITS = "gen.logits"
 
@@ -42,14 +44,16 @@ class Pi0Fast(PaliGemma):
     ) -> None:
         """steps: there are none. Everything else as `PaliGemma`."""
         super().__init__(checkpoint, dtype, device, progress)
-        assert checkpoint.fast is not None  # the reader has read both
-        assert checkpoint.decoding is not None
-        self.rule = checkpoint.decoding
-        self.limit = self.rule.max_tokens
-        self.text = ActionText(checkpoint.tokenizer, checkpoint.fast, self.rule, self.dims.vocab)
+        fast, words, rule = checkpoint.fast, checkpoint.action_tokens, checkpoint.decoding
+        assert fast is not None  # the reader has read all three
+        assert words is not None
+        assert rule is not None
+        self.fast, self.words, self.rule = fast, words, rule
+        self.limit = checkpoint.max_decoding_steps
         self.bos_id = checkpoint.tokenizer.bos_id
+        self.stops = {words.bar} if rule.ends_at_bar else {words.bar, checkpoint.tokenizer.eos_id}
         self.eps = self.dims.rms_eps
-        if self.rule.second_bos:
+        if rule.bos_behind_padding:
             self.buckets = tuple(tokens + 1 for tokens in self.buckets)
 
     # ---- the graphs ----
@@ -106,9 +110,8 @@ class Pi0Fast(PaliGemma):
 
     def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
         """As of every Pi policy, and a BOS behind it where the policy was trained with one."""
-        room = self.buckets[-1] - self.rule.second_bos
-        ids = super().tokenise(instruction, state)[:room]
-        return [*ids, self.bos_id] if self.rule.second_bos else ids
+        behind = [self.bos_id] if self.rule.bos_behind_padding else []
+        return [*super().tokenise(instruction, state)[: self.buckets[-1] - len(behind)], *behind]
 
     def write_inputs(
         self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray
@@ -128,11 +131,29 @@ class Pi0Fast(PaliGemma):
         start = time.perf_counter()
         ids, logits = self.write(bucket, LOGITS in taps)
         timings = {"decode": 1e3 * (time.perf_counter() - start)}
-        actions = self.text.actions(ids, self.config.chunk_size, self.config.action_dim)
-        actions = self.action_norm.unnormalise(actions)
+        actions = self.action_norm.unnormalise(self.read(ids))
         if self.relative is not None:
             actions += np.where(self.relative, state[: len(self.relative)], np.float32(0))
         return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
+
+    def read(self, ids: Sequence[int]) -> np.ndarray:
+        """Written ids → normalised chunk [horizon, action_dim]; zeros, and a warning, for what is none.
+
+        Sources: lerobot 0.6.1 (detokenize_actions), openpi 15a9616 (FASTTokenizer.extract_actions).
+        """
+        shape = (self.config.chunk_size, self.config.action_dim)
+        found = self.words.read(ids)
+        problem = ""
+        if any(i < 0 for i in found):
+            problem = "words that are no actions"
+        elif not self.rule.lenient and self.fast.coefficients(found).size != shape[0] * shape[1]:
+            problem = f"{self.fast.coefficients(found).size} coefficients, expected {shape[0] * shape[1]}"
+        if problem:
+            log.warning(
+                "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem
+            )
+            return np.zeros(shape, np.float32)
+        return self.fast.decode(found, *shape)
 
     def write(self, bucket: Bucket, tap: bool = False) -> tuple[list[int], list[np.ndarray]]:
         """Greedy ids behind the prompt of `bucket.graph`, which was replayed; with `tap` also logits."""
@@ -143,7 +164,7 @@ class Pi0Fast(PaliGemma):
         valid[:length], valid[length:] = prompt, False
         ids = [int(bucket.graph.read("next")[0])]
         logits: list[np.ndarray] = []
-        while len(ids) < self.limit and ids[-1] not in self.text.stops:
+        while len(ids) < self.limit and ids[-1] not in self.stops:
             written = len(ids) - 1
             step.host("token")[0] = ids[-1]
             step.host("at")[0] = written
