@@ -100,7 +100,7 @@ def fold_action_encoder(e: Embodied, dims: HeadDims, times: torch.Tensor) -> Non
     for_actions, for_time = second.split(dims.width)
     waves = sinusoid(times, half, half).flatten(1)
     product = (first @ for_actions).T  # [width, actions]
-    w.keep(ENCODER, F.pad(product, (0, -product.shape[1] % 8)).to(w.dtype).contiguous())
+    w.keep_matrix(ENCODER, F.pad(product, (0, -product.shape[1] % 8)))
     w.keep(TIME, waves @ for_time + (first_bias @ for_actions + second_bias))
 
 
@@ -137,7 +137,7 @@ def velocity(
     w = e.weights
     mark = f"head.step{step}."
     encode_actions(g, e, dims, x, tokens[1:], step)
-    g.mark(mark + "action_encoder", tokens[1:])
+    g.mark(mark + "action_tokens", tokens[1:])
     g.mark(mark + "temb", w.kept(g, CONDITION)[step])
     y = tokens
     for i in range(dims.depth):

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.groot import GrootCheckpoint
 from flashrt_kernels.checkpoint.groot_layout import HEAD
 from flashrt_kernels.embedding import embedding
-from flashrt_kernels.errors import GraphError
+from flashrt_kernels.errors import GraphError, ObservationError
 from flashrt_kernels.flow import euler_step
 from flashrt_kernels.graph import SMALL, Buffer, StaticGraph
 from flashrt_kernels.image_rules import ImageRule
@@ -22,14 +23,11 @@ from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
-from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
 from flashrt_kernels.models.qwen3 import Order
 from flashrt_kernels.models.vl_self_attention import vl_self_attention
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.norm import layer_norm
-
-if TYPE_CHECKING:
-    from flashrt_kernels.checkpoint.groot import GrootCheckpoint
 
 BUCKETS = (32, 64, 96, 128, 192, 256)
 VLLN_EPS = 1e-5
@@ -44,8 +42,9 @@ class Groot(ABC):
     """
 
     name: str
-    all_cameras, steps_tokens = True, False
-    buckets = BUCKETS
+    camera_rule: CameraRule = "all"
+    steps_tokens = False
+    buckets: tuple[int, ...] = BUCKETS
     marks: tuple[str, ...] = ()
     language: str  # prefix of the language model's keys
     axes: int  # of positions
@@ -63,8 +62,12 @@ class Groot(ABC):
 
         progress: called with (bytes of weights in place, bytes in all). images: None as the checkpoint says.
         """
-        self.checkpoint, self.dims, self.steps = checkpoint, checkpoint.dims, steps
-        self.images = checkpoint.image_rule() if images is None else images
+        # The model must not hold on to the mapped file.
+        self.checkpoint = replace(checkpoint, tensors={}, unscanned=None)
+        self.dims, self.steps = checkpoint.dims, steps
+        self.images = images or image_rule(checkpoint)
+        self.image_token = checkpoint.prompts.image_id
+        self._cameras = len(checkpoint.cameras)
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
         vision, head = self.dims.vision, self.dims.head
@@ -110,6 +113,7 @@ class Groot(ABC):
         `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
         `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
+        self._cameras = cameras
         count, images = self.images.rows, cameras * self.image_tokens
         features = align_up(3 * self.images.patch**2, 8)
         with g.section("vision"):
@@ -177,19 +181,34 @@ class Groot(ABC):
 
     # ---- its inputs and outputs ----
 
-    def write_inputs(self, g: StaticGraph, ids: Sequence[int], present: int, state: np.ndarray) -> None:
+    def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
+        """Ids with one image for each camera of the graphs that were composed last; the state is not in them.
+
+        Raises ObservationError for an instruction that is too long, or that the checkpoint refuses.
+        """
+        ids = self.checkpoint.prompt(instruction, tokens_per_image=1, cameras=self._cameras).ids
+        if len(ids) > self.buckets[-1]:
+            raise ObservationError(
+                f"instruction {instruction[:80]!r}… makes a prompt of {len(ids)} tokens; expected at most "
+                f"{self.buckets[-1]}"
+            )
+        return ids
+
+    def write_inputs(
+        self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray
+    ) -> None:
         """Rows of the prompt: their ids, positions and what they see; and the normalised state.
 
-        Raises GraphError where the prompt does not have one image for each camera of the graph.
+        Raises GraphError where the prompt does not have one image for each camera.
         """
         prompt = np.asarray(ids, np.int32)
         is_image = prompt == self.image_token
         text, images = prompt[~is_image], int(is_image.sum()) * self.image_tokens
         tokens, valid = g.host("tokens"), g.host("valid")
-        if images + tokens.size != valid.size or is_image.sum() != present:
-            count = (valid.size - tokens.size) // self.image_tokens
+        if images + tokens.size != valid.size or not all(present):
             raise GraphError(
-                f"{g.name}: {is_image.sum()} images in the prompt, {present} cameras; expected {count}"
+                f"{g.name}: {is_image.sum()} images in the prompt and {sum(present)} from cameras; expected "
+                f"{(valid.size - tokens.size) // self.image_tokens} of both"
             )
         end = images + len(text)
         tokens[: len(text)], tokens[len(text) :] = text, 0
@@ -200,8 +219,8 @@ class Groot(ABC):
         if mask.nbytes > SMALL:
             g.send("mask", mask.nbytes)
         g.host("positions")[:] = self._places(is_image, valid.size)
-        row = g.host("state")
-        row[0, : len(state)], row[0, len(state) :] = self.checkpoint.normalise_state(state), 0
+        row, normalised = g.host("state")[0], self.checkpoint.normalise_state(state)
+        row[: len(normalised)], row[len(normalised) :] = normalised, 0
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
         """Actions in robot units. The model has no marks of its own: those of the graph are all."""

@@ -54,6 +54,7 @@ class GrootN16(Groot):
             residual=w.repeated(g, POSITIONS, cameras),
             out_dtype=RESIDUAL,
         )
+        g.mark("vis.embeddings", x)
         for i in range(dims.num_hidden_layers):
             x = siglip.layer(g, w, f"{VISION}encoder.layers.{i}.", dims, x, cameras)
             g.mark(f"vis.block{i}", x)

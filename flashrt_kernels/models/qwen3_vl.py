@@ -78,6 +78,7 @@ def vision_tower(
         out_dtype=RESIDUAL,
         residual=w.repeated(g, POSITIONS, cameras),
     )
+    g.mark("vis.embeddings", x)
     table = w.repeated(g, ROTATION, cameras)
     deep: list[Buffer] = []
     for i in range(dims.depth):
