@@ -152,4 +152,4 @@ def _head_problems(dims: GrootDims) -> Iterator[str]:
     if head.horizon > head.positions:
         yield f"action horizon is {head.horizon}, expected at most the {head.positions} positions of the head"
     if head.steps > head.time_buckets:
-        yield f"steps of inference are {head.steps}, expected at most num_timestep_buckets = {head.time_buckets}"
+        yield f"inference steps are {head.steps}, expected at most num_timestep_buckets = {head.time_buckets}"

@@ -54,7 +54,7 @@ class StateGroup:
 class ActionGroup:
     """D numbers of every action.
 
-    rule `range`: (clip(y) + 1)/2 · span + offset; `mean_std`: y · span + offset, y itself where the span is 0.
+    rule `range`: (clip(y) + 1)/2 · span + offset; `mean_std`: y · span + offset, y itself where span is 0.
     offset, span: [D], or [rows, D] with one row per action of a chunk. reference: where in the state that
     stands to which the group is relative; None: absolute. pose: relative as transformations
     (x y z, rot6d) in the frame of the reference, otherwise as differences.
@@ -89,7 +89,7 @@ class ActionGroup:
         rotation = reference[3:].reshape(2, 3)
         if np.linalg.norm(np.cross(*rotation)) < 1e-6:
             raise ObservationError(
-                f"state of {self.name}: {reference[3:].tolist()} holds no rotation; expected its first two rows"
+                f"state of {self.name}: {reference[3:].tolist()} is no rotation; expected its first two rows"
             )
         return compose_poses(reference, value)
 

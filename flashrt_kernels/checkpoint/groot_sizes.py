@@ -1,8 +1,9 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""GrootDims of a folder: from the shapes of its tensors, config.json, and `model_dims.json` where there is one.
+"""GrootDims of a folder: from the shapes of its tensors, config.json and `model_dims.json`.
 
-Shapes do not show how many heads a projection serves, nor rotary frequencies: these follow config.json,
-else the released models. `model_dims.json` wins over both.
+Shapes do not show how many heads a projection serves, nor rotary frequencies, nor that a last layer is
+missing: these follow config.json, else the released models. `model_dims.json` wins over both; it says no
+depths, and beside it the layers that are there count.
 """
 
 import math
@@ -41,35 +42,70 @@ class Released:
     dit_heads: int
     vlsa_heads: int
     horizon: int
+    vision_depth: int
+    llm_depth: int
+    dit_depth: int
+    vlsa_depth: int
 
 
 # NVIDIA Eagle-Block2A-2B-v2 and Cosmos-Reason2-2B (a Qwen3-VL-2B), and the heads trained behind them.
 RELEASED: dict[Version, Released] = {
-    "n16": Released(16, 16, 8, 1e6, (), None, dit_heads=32, vlsa_heads=0, horizon=50),
+    "n16": Released(
+        vision_heads=16,
+        llm_heads=16,
+        llm_kv_heads=8,
+        theta=1e6,
+        deepstack=(),
+        mrope_section=None,
+        dit_heads=32,
+        vlsa_heads=0,
+        horizon=50,
+        vision_depth=27,
+        llm_depth=16,
+        dit_depth=32,
+        vlsa_depth=0,
+    ),
     "n17": Released(
-        16, 16, 8, 5e6, (5, 11, 17), mrope_section=(24, 20, 20), dit_heads=32, vlsa_heads=32, horizon=40
+        vision_heads=16,
+        llm_heads=16,
+        llm_kv_heads=8,
+        theta=5e6,
+        deepstack=(5, 11, 17),
+        mrope_section=(24, 20, 20),
+        dit_heads=32,
+        vlsa_heads=32,
+        horizon=40,
+        vision_depth=24,
+        llm_depth=16,
+        dit_depth=32,
+        vlsa_depth=4,
     ),
 }
 
 
 class _Sizes:
-    """Shapes by canonical key; a missing tensor is an error that names the file."""
+    """Shapes by canonical key; a missing tensor is an error that names the file.
 
-    def __init__(self, file: Path, shapes: Shapes) -> None:
-        self.file, self._shapes = file, shapes
+    counted: whether the layers that are there count.
+    """
+
+    def __init__(self, file: Path, shapes: Shapes, counted: bool) -> None:
+        self.file, self._shapes, self._counted = file, shapes, counted
 
     def __call__(self, key: str, axis: int, rank: int) -> int:
         if key not in self._shapes:
             raise CheckpointError(
-                f"{self.file}: the tensors do not fit the policy:\n  missing (1): {key}, which gives its sizes"
+                f"{self.file}: the tensors do not fit the policy:\n  missing (1): {key}, which gives sizes"
             )
         shape = self._shapes[key]
         if len(shape) != rank:
             raise CheckpointError(f"{self.file}: {key} is {list(shape)}, expected {rank} dimensions")
         return shape[axis]
 
-    def count(self, prefix: str) -> int:
-        """Layers `<prefix><number>.…`."""
+    def depth(self, prefix: str, released: int) -> int:
+        """Layers `<prefix><number>.…` that must be there."""
+        if not self._counted:
+            return released
         pattern = re.compile(re.escape(prefix) + r"(\d{1,4})\.")
         found = [int(match[1]) for key in self._shapes if (match := pattern.match(key))]
         return max(found, default=-1) + 1
@@ -81,8 +117,8 @@ def read_groot_dims(version: Version, config: Fields, weights: Path, shapes: Sha
     config: of config.json, for LeRobot's an object without sizes. Raises `CheckpointError` for tensors that
     give the sizes and are missing, and for sizes that contradict each other, naming file and key.
     """
-    size = _Sizes(weights, shapes)
     path = weights.parent / DIMS_FILE
+    size = _Sizes(weights, shapes, counted=path.exists())
     given = read_json(path) if path.exists() else Fields(path, "", {})
     vision = _vision_n16(size, given) if version == "n16" else _vision_n17(size, given)
     dims = GrootDims(
@@ -110,12 +146,13 @@ def _vision_n16(size: _Sizes, given: Fields) -> GrootVisionDims:
     patch = math.isqrt(features // 3)
     if 3 * patch**2 != features:
         raise CheckpointError(
-            f"{size.file}: {prefix}embeddings.patch_embedding.weight has {features} columns, expected 3 · patch²"
+            f"{size.file}: {prefix}embeddings.patch_embedding.weight has {features} columns, "
+            "expected 3 · patch²"
         )
     width = size(prefix + "embeddings.patch_embedding.weight", 0, 2)
     return GrootVisionDims(
         width=width,
-        depth=size.count(prefix + "encoder.layers."),
+        depth=size.depth(prefix + "encoder.layers.", RELEASED["n16"].vision_depth),
         heads=own.integer("heads", 1, _MANY, default=RELEASED["n16"].vision_heads),
         mlp=size(prefix + "encoder.layers.0.mlp.fc1.weight", 0, 2),
         patch=patch,
@@ -133,7 +170,7 @@ def _vision_n17(size: _Sizes, given: Fields) -> GrootVisionDims:
         deepstack = tuple(int(block) for block in own.numbers("deepstack").ravel())
     return GrootVisionDims(
         width=width,
-        depth=size.count(prefix + "blocks."),
+        depth=size.depth(prefix + "blocks.", RELEASED["n17"].vision_depth),
         heads=own.integer("vis_heads", 1, _MANY, default=RELEASED["n17"].vision_heads),
         mlp=size(prefix + "blocks.0.mlp.linear_fc1.weight", 0, 2),
         patch=size(prefix + "patch_embed.proj.weight", 4, 5),
@@ -149,10 +186,10 @@ def _llm(version: Version, size: _Sizes, given: Fields, config: Fields) -> QwenD
     if own.given("mrope_section"):
         first, second, third = own.integers("mrope_section", count=3)
         section = (first, second, third)
-    found = size.count(prefix + "layers.")
+    depth = size.depth(prefix + "layers.", released.llm_depth)
     return QwenDims(
         width=size(prefix + "embed_tokens.weight", 1, 2),
-        depth=config.integer("select_layer", 1, 512, default=found),
+        depth=config.integer("select_layer", 1, 512, default=depth),
         heads=own.integer("heads", 1, _MANY, default=released.llm_heads),
         kv_heads=own.integer("kv_heads", 1, _MANY, default=released.llm_kv_heads),
         head_dim=size(prefix + "layers.0.self_attn.q_norm.weight", 0, 1),
@@ -173,9 +210,11 @@ def _head(version: Version, size: _Sizes, given: Fields, config: Fields) -> Head
     width = size(DIT + "proj_out_2.weight", 1, 2)
     heads = dit.integer("num_attention_heads", 1, _MANY, default=released.dit_heads)
     heads = given.integer("dit_heads", 1, _MANY, default=heads)
-    vlsa_depth = size.count(VLSA + "transformer_blocks.")
-    vlsa_heads = vlsa.integer("num_attention_heads", 1, _MANY, default=released.vlsa_heads)
-    vlsa_heads = given.integer("vlsa_heads", 1, _MANY, default=vlsa_heads)
+    vlsa_depth = size.depth(VLSA + "transformer_blocks.", released.vlsa_depth)
+    vlsa_depth = vlsa.integer("num_layers", 0, 512, default=vlsa_depth)
+    dit_depth = size.depth(DIT + "transformer_blocks.", released.dit_depth)
+    vlsa_heads = vlsa.integer("num_attention_heads", 0, _MANY, default=released.vlsa_heads)
+    vlsa_heads = given.integer("vlsa_heads", 0, _MANY, default=vlsa_heads)
     horizon = config.integer("action_horizon", 1, _MANY, default=released.horizon)
     steps = config.integer("num_inference_timesteps", 1, 1000, default=4)
     return HeadDims(
@@ -183,7 +222,7 @@ def _head(version: Version, size: _Sizes, given: Fields, config: Fields) -> Head
         width=width,
         heads=heads,
         head_dim=width // heads,
-        depth=size.count(DIT + "transformer_blocks."),
+        depth=dit.integer("num_layers", 1, 512, default=dit_depth),
         output=size(DIT + "proj_out_2.weight", 0, 2),
         vlsa_depth=vlsa_depth,
         vlsa_heads=vlsa_heads if vlsa_depth else 0,
@@ -236,6 +275,3 @@ def _check_config(config: Fields, dims: GrootDims) -> None:
         )
     if dit.given("positional_embeddings"):
         raise dit.error("positional_embeddings", "is given, expected null: none are added in the blocks")
-    layers = dit.integer("num_layers", 1, 512, default=head.depth)
-    if layers != head.depth:
-        raise dit.error("num_layers", f"is {layers}, but the tensors have {head.depth}")
