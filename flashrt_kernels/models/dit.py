@@ -99,7 +99,7 @@ def fold_action_encoder(e: Embodied, dims: HeadDims, times: torch.Tensor) -> Non
     second, second_bias = e.once(ENCODER + ".W2")  # [2·width, width]
     for_actions, for_time = second.split(dims.width)
     waves = sinusoid(times, half, half).flatten(1)
-    product = (first @ for_actions).T  # [width, actions]
+    product = for_actions.T @ first.T  # [width, actions]
     w.keep_matrix(ENCODER, F.pad(product, (0, -product.shape[1] % 8)))
     w.keep(TIME, waves @ for_time + (first_bias @ for_actions + second_bias))
 

@@ -2,7 +2,7 @@
 """The tiny GR00T policies as graphs, fed with the inputs that the public implementations were fed with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file
 
-from flashrt_kernels.arena import align_up
 from flashrt_kernels.backend import CpuBackend
 from flashrt_kernels.checkpoint.groot import GrootCheckpoint, load_groot
 from flashrt_kernels.checkpoint.groot_dims import GrootVisionDims
@@ -103,8 +102,6 @@ def rig(
 ) -> Rig:
     """Graphs of the tiny checkpoint, or of a changed one, on the CPU."""
     checkpoint = checkpoint or checkpoint_of(version)
-    index = int(oracle(version)["in.embodiment_id"][0])
-    checkpoint = replace(checkpoint, embodiment_index=index)
     edge = {"n16": 56, "n17": 48}[version]
     images: Any = Given(checkpoint.dims.vision, edge)
     backend = CpuBackend()
@@ -146,8 +143,3 @@ def rows_of(given: Tensors, model: Groot) -> np.ndarray:
     """For every row of the prompt in our buffer, images first: its place in the original's order."""
     is_image = given["in.input_ids"][0] == model.image_token
     return np.concatenate([np.flatnonzero(is_image), np.flatnonzero(~is_image)])
-
-
-def padded(size: int) -> int:
-    """A width as the graph has it."""
-    return align_up(size, 8)

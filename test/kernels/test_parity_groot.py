@@ -1,8 +1,8 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """GR00T N1.6 and N1.7 against the public implementations' own numbers (test/data/tiny_groot_n16, …_n17).
 
-N1.6: the model's source with transformers 4.51.3 and diffusers 0.35.1. N1.7: lerobot 0.6.1. When these fail, a
-trained checkpoint drives the robot differently than it did in training.
+N1.6: the model's source with transformers 4.51.3 and diffusers 0.35.1. N1.7: lerobot 0.6.1. When these
+fail, a trained checkpoint drives the robot differently than it did in training.
 """
 
 from functools import cache
@@ -13,11 +13,12 @@ import torch
 
 from flashrt_kernels.models.qwen3_vl import POSITIONS
 from test.kernels.groot_rig import (
+    CAMERAS,
     Rig,
     Tensors,
     checkpoint_of,
     oracle,
-    padded,
+    prompt_of,
     rig,
     rows_of,
 )
@@ -27,7 +28,7 @@ VERSIONS = ("n16", "n17")
 BF16 = {"n16": (2e-2, 0.9998), "n17": (1e-2, 0.9999)}  # largest relative error, least cosine
 INPUTS = ("raw.", "in.", "eef.")
 IN_ROBOT_UNITS = ("actions_decoded", "actions_normalized")
-COUNTS = {"n16": 17, "n17": 25}  # intermediates and actions in the oracle
+COUNTS = {"n16": 16, "n17": 26}  # intermediates and actions in the oracle
 # Where the public implementation's name stands for a mark of ours.
 MARKS = {
     "backbone_features": "llm.norm",
@@ -132,7 +133,7 @@ def test_raw_state_to_robot_units(version: str) -> None:
     graphs, given = fp32(version), oracle(version, "oracle_raw")
     graphs.write(given)
     graph = graphs.bucket.graph
-    graphs.model.write_inputs(graph, prompt(graphs, given), [True, True], given["raw.state"])
+    graphs.model.write_inputs(graph, prompt_of(given, graphs.model), [True] * CAMERAS, given["raw.state"])
     graph.replay()
     outcome = graphs.model.finish(graphs.bucket, given["raw.state"], ())
     assert_close(outcome.actions, given["actions_decoded"][0])
