@@ -155,6 +155,9 @@ class Groot(ABC):
         with g.section("action"):
             self._denoise(g, noise, keys)
 
+    def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
+        """Nothing: the policy does not write tokens."""
+
     def _head_norm(self, g: StaticGraph, x: Buffer, valid: Buffer) -> Buffer:
         """Features as the DiT reads them: `vlln`, then the head's own self-attention where it has one."""
         w, head = self.weights, self.dims.head
