@@ -1,34 +1,25 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The public API without ROS: `load_policy` → `Policy.decide` → `Chunk`."""
+"""The public API without ROS: `Policy.decide` → `Chunk`."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from flashrt_kernels.backend import Backend, backend_of
-from flashrt_kernels.checkpoint import load_checkpoint
+from flashrt_kernels.backend import Backend
 from flashrt_kernels.checkpoint.checkpoint import Checkpoint
-from flashrt_kernels.errors import CheckpointError, ObservationError
+from flashrt_kernels.errors import ObservationError
 from flashrt_kernels.graph import StaticGraph
-from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.model import Model
 from flashrt_kernels.names import Names
 from flashrt_kernels.observation import check_image, check_instruction, check_noise, check_state, seeded_noise
 from flashrt_kernels.pixels import RawImage
 from flashrt_kernels.policy_graphs import PolicyGraphs
 
-log = logging.getLogger(__name__)
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-DEVICES = {"cpu": "fp32", "cuda": "bf16"}  # kind of device → default precision
 MAX_IMAGE_BYTES = 1920 * 1200 * 4
 
 
@@ -48,84 +39,6 @@ class Chunk:
     taps: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def load_policy(
-    folder: str | Path,
-    device: str | Backend = "cpu",
-    precision: str | None = None,
-    tokenizer: str | Path | None = None,
-    num_inference_steps: int | None = None,
-    *,
-    embodiment: str | None = None,
-    fast_tokenizer: str | Path | None = None,
-    rename: Mapping[str, str] | None = None,
-    cameras: Iterable[str] | None = None,
-    max_image_bytes: int = MAX_IMAGE_BYTES,
-    progress: Callable[[int, int], None] | None = None,
-    **reading: Any,
-) -> Policy:
-    """Load a checkpoint folder, plan every graph, and return a policy that is ready to decide.
-
-    device: `cpu`, `cuda`, `cuda:1`, or a backend (`flashrt_kernels.cuda.backend.CudaBackend` with options).
-    precision: `fp32` or `bf16`; None is the device's default.
-    tokenizer: file or folder, for checkpoints without one.
-    num_inference_steps: denoising steps; None is the checkpoint's own.
-    embodiment: the robot, where a checkpoint knows several: GR00T's tag, openpi's asset id.
-    fast_tokenizer: folder of the FAST action tokenizer, for Pi0-FAST checkpoints without one.
-    rename: the robot's names → the checkpoint's, of cameras and groups of the state.
-    cameras: as `Policy.bind`, which would plan a second time; None: all.
-    max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
-    progress: called with (bytes of weights in place, bytes in all).
-    reading: what files do not say: `pad_prompt_state`, `delta_actions`, `image_size` of load_checkpoint.
-
-    Logs the origin and what the checkpoint's files contradict each other in. Raises CheckpointError naming
-    file and key, or the option that cannot be used; ObservationError as `Policy.bind`; DeviceError where
-    there is no such GPU; KernelBuildError where its kernels have to be built first.
-    """
-    backend = backend_of(device) if isinstance(device, str) else device
-    kind = backend.device.type
-    precision = precision or DEVICES[kind]
-    if precision not in PRECISIONS:
-        raise CheckpointError(f"precision={precision!r}; expected one of {', '.join(PRECISIONS)}")
-    checkpoint = load_checkpoint(
-        Path(folder),
-        tokenizer=tokenizer,
-        embodiment=embodiment,
-        fast_tokenizer=fast_tokenizer,
-        scan=kind == "cpu",
-        **reading,
-    )
-    if checkpoint.policy_type not in MODELS:
-        raise CheckpointError(f"{folder}: policy type {checkpoint.policy_type!r}; known: {', '.join(MODELS)}")
-    steps = denoising_steps(checkpoint, num_inference_steps)
-    if type(max_image_bytes) is not int or max_image_bytes < 1:
-        raise CheckpointError(f"max_image_bytes={max_image_bytes!r}; expected an integer of at least 1")
-    log.info("%s: %s, %s", folder, checkpoint.policy_type, checkpoint.origin)
-    for note in checkpoint.notes:
-        log.warning("%s: %s", folder, note)
-    try:
-        model = MODELS[checkpoint.policy_type](
-            checkpoint, PRECISIONS[precision], steps, backend.device, progress
-        )
-    except BaseException:
-        backend.release()
-        raise
-    return Policy(checkpoint, model, backend, max_image_bytes, cameras, rename)
-
-
-def denoising_steps(checkpoint: Checkpoint, wanted: int | None) -> int | None:
-    """Steps of the policy; None where it has none. Raises CheckpointError for what cannot be."""
-    if checkpoint.denoising_steps is None:
-        if wanted is not None:
-            raise CheckpointError(
-                f"num_inference_steps={wanted!r}: {checkpoint.policy_type} has no such steps; leave it out"
-            )
-        return None
-    steps = checkpoint.denoising_steps if wanted is None else wanted
-    if type(steps) is not int or steps < 1:
-        raise CheckpointError(f"num_inference_steps={steps!r}; expected an integer of at least 1")
-    return steps
-
-
 class Policy:
     """A loaded policy: a planned graph for vision and some per prompt bucket. For one thread at a time."""
 
@@ -142,13 +55,14 @@ class Policy:
         self.cameras = checkpoint.cameras
         self.state_dim, self.action_dim = checkpoint.state_dim, checkpoint.action_dim
         self.horizon = checkpoint.horizon
-        self.state_groups = dict(checkpoint.state_groups)
+        self.state_groups = dict(checkpoint.state_widths)
         self.action_names = checkpoint.action_names
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)
         self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded
         self._checkpoint = replace(checkpoint, tensors={}, unscanned=None)  # the model holds what it needs
         self._model, self._backend = model, backend
+        self.camera_rule = model.camera_rule
         self._max_image_bytes = max_image_bytes
         self._names = Names(checkpoint, rename or {})
         self._graphs: PolicyGraphs | None = None
@@ -182,10 +96,12 @@ class Policy:
         if twice or not slots:
             raise ObservationError(f"cameras {names}: expected at least one, each once; repeated: {twice}")
         bound = tuple(slot for slot in self.cameras if slot in slots)
+        if self.camera_rule == "all" and bound != self.cameras:
+            raise ObservationError(f"cameras {names}: {self.name} needs all of {', '.join(self.cameras)}")
         if bound == self.bound:
             return
         # Of a camera that the policy must see, if only as a black picture, the place stays.
-        places = self.cameras if self._model.camera_rule == "fixed, seen" else bound
+        places = self.cameras if self.camera_rule == "fixed, seen" else bound
         graphs = PolicyGraphs(self.name, self._model, self._backend, len(places), self._max_image_bytes)
         self._model.weights.verify(self._unscanned)
         self._unscanned = None
@@ -314,8 +230,8 @@ class Policy:
                 raise ObservationError(f"camera {name!r}: {slot} is given twice")
             found[slot] = check_image(name, image, self._max_image_bytes, self._model.images)
         missing = [slot for slot in self.bound if slot not in found]
-        if not found or (missing and self._model.camera_rule == "all"):
-            least = "all" if self._model.camera_rule == "all" else "at least one"
+        if not found or (missing and self.camera_rule == "all"):
+            least = "all" if self.camera_rule == "all" else "at least one"
             raise ObservationError(
                 f"no image of camera {', '.join(missing)}; expected {least} of {', '.join(self.bound)}"
             )
@@ -323,7 +239,7 @@ class Policy:
 
     def _filled(self, frames: Mapping[str, RawImage]) -> list[str]:
         """Slots in the order of the graph's images, those without a frame among them or behind them."""
-        if self._model.camera_rule == "present first":
+        if self.camera_rule == "present first":
             return [*frames, *(slot for slot in self._places if slot not in frames)]
         return list(self._places)
 

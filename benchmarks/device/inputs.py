@@ -103,7 +103,7 @@ class Prompts:
 
     def __init__(self, folder: Path) -> None:
         policy_type, config = read_config(folder, tuple(FORMATS))
-        self.config = config
+        self.config, self.steps = config, config.num_inference_steps or 0
         self._norm = read_processors(folder, policy_type, config).state_norm
         rule = PromptRule(clean=True, lower=False, state=True)
         self._prompts = PromptWriter(load_tokenizer(find_tokenizer(folder, None)), rule, policy_type)

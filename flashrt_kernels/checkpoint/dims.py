@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Sizes of a policy: the released variants, or `model_dims.json` beside config.json for any other size."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,6 +141,19 @@ def _vision(fields: Fields, image_size: int) -> VisionDims:
     return dims
 
 
+def gemma_problems(dims: GemmaDims) -> Iterator[tuple[str, str]]:
+    """(size, what is wrong with it) of everything that the kernels cannot take."""
+    for name, multiple, reason in _MULTIPLES:
+        size = getattr(dims, name)
+        if size % multiple:
+            yield name, f"is {size}, expected a multiple of {multiple}: {reason}"
+    if dims.num_heads % dims.num_kv_heads:
+        yield (
+            "num_heads",
+            f"is {dims.num_heads}, expected a multiple of num_kv_heads = {dims.num_kv_heads}",
+        )
+
+
 def _gemma(fields: Fields) -> GemmaDims:
     dims = GemmaDims(
         width=fields.integer("width", 2, _WIDEST),
@@ -149,13 +163,8 @@ def _gemma(fields: Fields) -> GemmaDims:
         num_kv_heads=fields.integer("num_kv_heads", 1, _WIDEST),
         head_dim=fields.integer("head_dim", 2, _WIDEST),
     )
-    for name, multiple, reason in _MULTIPLES:
-        size = getattr(dims, name)
-        if size % multiple:
-            raise fields.error(name, f"is {size}, expected a multiple of {multiple}: {reason}")
-    if dims.num_heads % dims.num_kv_heads:
-        problem = f"is {dims.num_heads}, expected a multiple of num_kv_heads = {dims.num_kv_heads}"
-        raise fields.error("num_heads", problem)
+    for name, problem in gemma_problems(dims):
+        raise fields.error(name, problem)
     return dims
 
 

@@ -23,6 +23,7 @@ PROCESSOR_FILE = "processor_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 _FARTHEST = 1_000_000  # from zero, of min_token: a Unicode character is below 1,114,112
 _FINEST = 1e6  # scale
+_BROKEN = "\ufffd"  # stands for bytes that are no UTF-8; as a coefficient it would be far beyond all others
 
 
 class FastTokenizer:
@@ -47,10 +48,8 @@ class FastTokenizer:
         """Ids → [horizon, width] normalised.
 
         Coefficients too many are cut and too few are zeros, as LeRobot does; ids that FAST does not have
-        give none. Raises ValueError for negative ids.
+        give none. Raises ValueError where the ids cannot be an action: a negative one, or no text.
         """
-        if any(i < 0 for i in ids):
-            raise ValueError(f"{min(ids)} is no id of a FAST action")
         found = self.coefficients(ids)
         coefficients = np.zeros(horizon * width)
         count = min(len(coefficients), len(found))
@@ -59,8 +58,12 @@ class FastTokenizer:
         return chunk.astype(np.float32)
 
     def coefficients(self, ids: Sequence[int]) -> NDArray[np.float64]:
-        """Ids, none negative → as many coefficients as they stand for, times `scale`."""
+        """Ids → as many coefficients as they stand for, times `scale`. Raises ValueError as `decode`."""
+        if any(i < 0 for i in ids):
+            raise ValueError(f"{min(ids)} is no id of a FAST action")
         text = self._bpe.decode([i for i in ids if i < self.size], skip_special_tokens=False)
+        if _BROKEN in text:
+            raise ValueError(f"the FAST ids {list(ids)} are no text")
         return np.array([ord(character) for character in text], np.float64) + self.min_token
 
 

@@ -54,6 +54,10 @@ class GrootCheckpoint(Checkpoint):
         return self.processing.state_groups
 
     @property
+    def state_widths(self) -> Mapping[str, int]:
+        return {group.name: group.width for group in self.state_groups}
+
+    @property
     def action_groups(self) -> tuple[ActionGroup, ...]:
         return self.processing.action_groups
 

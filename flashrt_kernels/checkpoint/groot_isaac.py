@@ -70,7 +70,7 @@ def read_isaac(
     modality, statistics = modalities.child(tag), statistics.child(tag)
     _refuse_unknown(settings, modality.child("state"))
     action = modality.child("action")
-    horizon = len(action.numbers("delta_indices"))
+    horizon = len(action.array("delta_indices"))
     cameras = modality_keys(modality.child("video"))
     for name in ("video", "state"):
         check_one_frame(modality.child(name))
@@ -205,7 +205,7 @@ def _word(config: Fields, name: str) -> str:
 
 def _notes(action: Fields, horizon: int, tag: str) -> list[str]:
     notes = []
-    steps = action.numbers("delta_indices").tolist()
+    steps = action.array("delta_indices").tolist()
     if steps != list(range(horizon)):
         notes.append(
             f"{PROCESSOR_FILE}: {action.path('delta_indices')} is {steps}: the actions of a chunk are not "

@@ -110,8 +110,8 @@ def modality_keys(modality: Fields) -> tuple[str, ...]:
 
 def check_one_frame(modality: Fields) -> None:
     """Only the present observation is looked at. Raises `CheckpointError` for a modality with a history."""
-    if modality.given("delta_indices") and modality.numbers("delta_indices").tolist() != [0]:
-        came = modality.numbers("delta_indices").tolist()
+    if modality.given("delta_indices") and modality.array("delta_indices").tolist() != [0]:
+        came = modality.array("delta_indices").tolist()
         raise modality.error(
             "delta_indices", f"is {came}, expected [0]: a history of observations is not kept"
         )
@@ -119,7 +119,7 @@ def check_one_frame(modality: Fields) -> None:
 
 def statistic(group: Fields, name: str, shape: tuple[int, ...] | None = None) -> Doubles:
     """[D] or, one row per action of a chunk, [T, D]; of the given shape unless None."""
-    values = group.numbers(name)
+    values = group.array(name)
     if values.size == 0 or (shape is not None and values.shape != shape):
         expected = (
             f"[{', '.join(map(str, shape))}] as the other statistics" if shape else "at least one number"
@@ -224,7 +224,7 @@ def joined_statistics(modality: Fields, groups: Sequence[str]) -> dict[str, Floa
     joined = {}
     for name in STATISTICS:
         if all(modality.child(group).given(name) for group in groups):
-            rows = [modality.child(group).numbers(name) for group in groups]
+            rows = [modality.child(group).array(name) for group in groups]
             if all(row.ndim == 1 for row in rows):
                 joined[name] = np.concatenate(rows).astype(np.float32)
     return joined

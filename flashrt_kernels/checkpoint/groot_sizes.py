@@ -167,7 +167,7 @@ def _vision_n17(size: _Sizes, given: Fields) -> GrootVisionDims:
     width = size(prefix + "patch_embed.proj.weight", 0, 5)
     deepstack = RELEASED["n17"].deepstack
     if own.given("deepstack"):
-        deepstack = tuple(int(block) for block in own.numbers("deepstack").ravel())
+        deepstack = tuple(int(block) for block in own.array("deepstack").ravel())
     return GrootVisionDims(
         width=width,
         depth=size.depth(prefix + "blocks.", RELEASED["n17"].vision_depth),

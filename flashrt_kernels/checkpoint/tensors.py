@@ -131,7 +131,7 @@ def misfit(path: Path, problems: Mapping[str, Sequence[str]]) -> CheckpointError
 
 
 def complete(names: Sequence[str]) -> str:
-    """All names, to stand behind a colon: those that differ in their first number only, the layer, share a line."""
+    """All names, to stand behind a colon; those that differ in their first number only share a line."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         start, number, end = _LAYER.match(name).groups()  # type: ignore[union-attr] # matches every text

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from flashrt_kernels.checkpoint.dims import GemmaDims
 from flashrt_kernels.checkpoint.layout import VLM
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.flow import euler_step, start_flow
@@ -39,8 +38,7 @@ class FlowPolicy(PaliGemma):
     ) -> None:
         """steps: denoising steps. Everything else as `PaliGemma`."""
         super().__init__(checkpoint, dtype, device, progress)
-        assert self.dims.expert is not None  # the reader has read one
-        self.expert: GemmaDims = self.dims.expert
+        self.expert = self.dims.action_expert
         self.steps, self.horizon = steps, self.config.chunk_size
         self.noise_shape = (self.horizon, self.config.max_action_dim)
         self.fold_time(flow_times(steps, checkpoint.time))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from flashrt_kernels.models.paligemma import PaliGemma
 
 log = logging.getLogger(__name__)
 
-LOGITS = "gen.logits"
+Head = Literal["full", "actions"]
+LOGITS, HEAD = "gen.logits", "embeddings of the words of actions"
 
 
 class Pi0Fast(PaliGemma):
@@ -41,8 +43,15 @@ class Pi0Fast(PaliGemma):
         steps: None,
         device: torch.device,
         progress: Callable[[int, int], None] | None = None,
+        head: Head = "full",
     ) -> None:
-        """steps: there are none. Everything else as `PaliGemma`."""
+        """steps: there are none.
+
+        head: `full` chooses among all words of the vocabulary, `actions` among those of a chunk only: faster,
+        and another text wherever the policy would have left that form.
+
+        Everything else as `PaliGemma`.
+        """
         super().__init__(checkpoint, dtype, device, progress)
         fast, words, rule = checkpoint.fast, checkpoint.action_tokens, checkpoint.decoding
         assert fast is not None  # the reader has read all three
@@ -53,8 +62,18 @@ class Pi0Fast(PaliGemma):
         self.bos_id = checkpoint.tokenizer.bos_id
         self.stops = {words.bar} if rule.ends_at_bar else {words.bar, checkpoint.tokenizer.eos_id}
         self.eps = self.dims.rms_eps
+        # Ids that the head chooses among, where these are not all.
+        self.chosen = None if head == "full" else self._action_ids()
+        if self.chosen is not None:
+            rows = torch.from_numpy(self.chosen).to(device)
+            self.weights.keep_matrix(HEAD, self.weights.once(EMBEDDING)[rows])
         if rule.bos_behind_padding:
             self.buckets = tuple(tokens + 1 for tokens in self.buckets)
+
+    def _action_ids(self) -> np.ndarray:
+        """Ascending, so that the first of equals stays first: FAST ids and what stands around them."""
+        fast = (self.words.top - i for i in range(self.fast.size))
+        return np.array(sorted({*fast, *self.words.prefix, *self.stops}), np.int64)
 
     # ---- the graphs ----
 
@@ -102,7 +121,8 @@ class Pi0Fast(PaliGemma):
             x = block(g, w, f"{VLM}layers.{i}.", self.dims.vlm, x, norms, cache, span, only=only)
             g.mark(f"{label}.layer{i}", x)
         h, _ = norms(VLM + "norm", x)
-        logits = g.call(matmul, x=h, weight=w.matrix(g, EMBEDDING), out_dtype=torch.float32)
+        head = w.matrix(g, EMBEDDING) if self.chosen is None else w.kept(g, HEAD)
+        logits = g.call(matmul, x=h, weight=head, out_dtype=torch.float32)
         g.mark(f"{label}.logits", logits)
         g.output("next", g.call(argmax, logits=logits))
 
@@ -143,11 +163,13 @@ class Pi0Fast(PaliGemma):
         """
         shape = (self.config.chunk_size, self.config.action_dim)
         found = self.words.read(ids)
-        problem = ""
-        if any(i < 0 for i in found):
-            problem = "words that are no actions"
-        elif not self.rule.lenient and self.fast.coefficients(found).size != shape[0] * shape[1]:
-            problem = f"{self.fast.coefficients(found).size} coefficients, expected {shape[0] * shape[1]}"
+        try:
+            count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
+        except ValueError as error:
+            problem = f"words that are no actions: {error}"
+        else:
+            fits = self.rule.lenient or count == expected
+            problem = "" if fits else f"{count} coefficients, expected {expected}"
         if problem:
             log.warning(
                 "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem
@@ -162,7 +184,7 @@ class Pi0Fast(PaliGemma):
         prompt = bucket.graph.host("valid")
         length, count = prompt.size, int(prompt.sum())
         valid[:length], valid[length:] = prompt, False
-        ids = [int(bucket.graph.read("next")[0])]
+        ids = [self._id(bucket.graph)]
         logits: list[np.ndarray] = []
         while len(ids) < self.limit and ids[-1] not in self.stops:
             written = len(ids) - 1
@@ -172,5 +194,14 @@ class Pi0Fast(PaliGemma):
             valid[length + written] = True
             copies = step.replay(("decode.logits",) if tap else ())
             logits += copies.values()
-            ids.append(int(step.read("next")[0]))
+            ids.append(self._id(step))
         return ids, logits
+
+    def _id(self, graph: StaticGraph) -> int:
+        """What the head of a replayed graph has chosen."""
+        index = int(graph.read("next")[0])
+        return index if self.chosen is None else int(self.chosen[index])
+
+    def describe(self) -> str:
+        words = "all words" if self.chosen is None else f"{len(self.chosen)} words of actions only"
+        return f"{super().describe()}, at most {self.limit} tokens, chosen among {words}"

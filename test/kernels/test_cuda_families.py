@@ -23,9 +23,9 @@ from flashrt_kernels.attention import attention, self_attention
 from flashrt_kernels.backend import CpuBackend, Step
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.kernel import Kernel
+from flashrt_kernels.loading import load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from flashrt_kernels.policy import load_policy
 from test.kernels.policies import CPU, TINY, TOKENIZER
 
 SHARED = 232448  # bytes of shared memory for one block of an H200

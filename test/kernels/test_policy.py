@@ -269,7 +269,7 @@ def test_contradictions_of_the_checkpoint_are_logged(
 
 def test_unknown_policy_type_lists_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of another policy must not be run as Pi0.5."""
-    monkeypatch.setattr("flashrt_kernels.policy.MODELS", {"other": MODELS["pi05"]})
+    monkeypatch.setattr("flashrt_kernels.loading.MODELS", {"other": MODELS["pi05"]})
     with pytest.raises(CheckpointError, match="policy type 'pi05'; known: other"):
         load()
 

@@ -102,7 +102,11 @@ def test_every_launch_of_a_decision_is_counted(folders: dict[str, Path]) -> None
         call.kernel.validate({n: a for n, a in arrays.items() if a is not None} | dict(call.parameters))
         assert call.bytes > 0
     products = {call.product for call in counted if call.kernel.name == "matmul_gelu_mul"}
-    assert (10, 2 * SIZES["tiny"].dims.expert.mlp_dim, SIZES["tiny"].dims.expert.width) in products
+    assert (
+        10,
+        2 * SIZES["tiny"].dims.action_expert.mlp_dim,
+        SIZES["tiny"].dims.action_expert.width,
+    ) in products
     policy.close()
 
 

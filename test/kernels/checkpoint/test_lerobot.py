@@ -43,7 +43,7 @@ def test_fixture_loads_with_its_own_values() -> None:
     assert (config.image_resolution, config.tokenizer_max_length) == ((56, 56), 48)
     assert (config.num_inference_steps, config.min_period, config.max_period) == (10, 0.004, 4.0)
     assert loaded.dims.vision.patches == 16
-    assert (loaded.dims.vlm.num_heads, loaded.dims.expert.width, loaded.dims.vocab) == (8, 32, 512)
+    assert (loaded.dims.vlm.num_heads, loaded.dims.action_expert.width, loaded.dims.vocab) == (8, 32, 512)
     assert loaded.relative_action_mask is None
     assert loaded.notes == ()
     stored = load_file(FIXTURE / WEIGHTS)
@@ -86,7 +86,7 @@ def test_released_sizes_are_used_without_model_dims(folder: Folder) -> None:
     folder.edit_json(CONFIG, "image_resolution", value=[224, 224])
     with pytest.raises(
         CheckpointError,
-        match=r"(?s)sizes from the released variants .* model\.action_in_proj\.bias is \[32\], expected \[1024\]",
+        match=r"(?s)from the released variants .* model\.action_in_proj\.bias is \[32\], expected \[1024\]",
     ):
         load_lerobot(folder.path)
 
