@@ -22,6 +22,7 @@ from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
+from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
 from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
 from flashrt_kernels.models.qwen3 import Order
@@ -67,7 +68,6 @@ class Groot(ABC):
         self.dims, self.steps = checkpoint.dims, steps
         self.images = images or image_rule(checkpoint)
         self.image_token = checkpoint.prompts.image_id
-        self._cameras = len(checkpoint.cameras)
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
         vision, head = self.dims.vision, self.dims.head
@@ -113,7 +113,6 @@ class Groot(ABC):
         `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
         `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
-        self._cameras = cameras
         count, images = self.images.rows, cameras * self.image_tokens
         features = align_up(3 * self.images.patch**2, 8)
         with g.section("vision"):
@@ -156,7 +155,8 @@ class Groot(ABC):
             self._denoise(g, noise, keys)
 
     def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Nothing: the policy does not write tokens."""
+        """Raises GraphError: the policy does not write tokens."""
+        raise GraphError(f"{g.name}: {self.name} has no graph for one token")
 
     def _head_norm(self, g: StaticGraph, x: Buffer, valid: Buffer) -> Buffer:
         """Features as the DiT reads them: `vlln`, then the head's own self-attention where it has one."""
@@ -185,11 +185,11 @@ class Groot(ABC):
     # ---- its inputs and outputs ----
 
     def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
-        """Ids with one image for each camera of the graphs that were composed last; the state is not in them.
+        """Ids with one image for each camera; the state is not in them.
 
         Raises ObservationError for an instruction that is too long, or that the checkpoint refuses.
         """
-        ids = self.checkpoint.prompt(instruction, tokens_per_image=1, cameras=self._cameras).ids
+        ids = self.checkpoint.prompt(instruction, tokens_per_image=1).ids
         if len(ids) > self.buckets[-1]:
             raise ObservationError(
                 f"instruction {instruction[:80]!r}… makes a prompt of {len(ids)} tokens; expected at most "
