@@ -66,7 +66,7 @@ class Groot(ABC):
         # The model must not hold on to the mapped file.
         self.checkpoint = replace(checkpoint, tensors={}, unscanned=None)
         self.dims, self.steps = checkpoint.dims, steps
-        self.images = images or image_rule(checkpoint)
+        self.images: ImageRule = images or image_rule(checkpoint)
         self.image_token = checkpoint.prompts.image_id
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
@@ -75,7 +75,7 @@ class Groot(ABC):
         self.grid = (self.images.height // edge, self.images.width // edge)
         self.image_tokens = self.grid[0] * self.grid[1]
         self._sequence = np.arange(self.image_tokens, dtype=np.int32)[None]
-        self.noise_shape = (head.horizon, head.max_action)
+        self.noise_shape: tuple[int, int] | None = (head.horizon, head.max_action)
         self._fold_vision(self.grid[0] * vision.merge, self.grid[1] * vision.merge)
         fold_time(self.embodied, head, steps)
         self.weights.keep(START, torch.eye(align_up(head.max_action, 8), head.max_action, device=device))
@@ -135,14 +135,14 @@ class Groot(ABC):
 
         Output: `actions` [horizon, max_action filled up to a multiple of 8], normalised.
         """
-        images = cameras * self.image_tokens
+        head, images = self.dims.head, cameras * self.image_tokens
         rows = images + tokens
         x = g.borrow("prefix")[:rows]
         deep = [g.borrow(f"deepstack{i}") for i in range(len(self.dims.vision.deepstack))]
         valid = g.input("valid", (rows,), torch.bool)
         mask = g.input("mask", (rows, rows), torch.bool)
         positions = g.input("positions", (self.axes, rows), torch.int32)
-        noise = g.input("noise", self.noise_shape, torch.float32)
+        noise = g.input("noise", (head.horizon, head.max_action), torch.float32)
         with g.section("prefix"):
             ids, table = g.input("tokens", (tokens,), torch.int32), self.language + "embed_tokens.weight"
             g.call(embedding, ids=ids, table=self.weights.matrix(g, table), out=x[images:])
@@ -150,7 +150,7 @@ class Groot(ABC):
             features = self._backbone(g, x, Order(self._rotation(g, positions), mask), deep)
             features = self._head_norm(g, features, valid)
             context = Context(features[:images], features[images:], valid[images:])
-            keys = cross_keys(g, self.weights, self.dims.head, context)
+            keys = cross_keys(g, self.weights, head, context)
         with g.section("action"):
             self._denoise(g, noise, keys)
 
