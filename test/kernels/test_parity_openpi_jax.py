@@ -16,7 +16,7 @@ from flashrt_kernels.image import resize_to_patches
 from test.kernels.parity import DATA, read_oracle
 
 CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
-TOLERANCE = 5e-4  # of actions up to 4: openpi sums up t in float32, and its sine of t is float32
+TOLERANCE = 1.2e-4  # of actions up to 4: sine and cosine of t are float32 there. With exact t: 1.5e-4, 2.7e-4
 
 
 def as_patches(image: np.ndarray, patch: int) -> torch.Tensor:
