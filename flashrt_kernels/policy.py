@@ -55,13 +55,14 @@ class Policy:
         self.cameras = checkpoint.cameras
         self.state_dim, self.action_dim = checkpoint.state_dim, checkpoint.action_dim
         self.horizon = checkpoint.horizon
-        self.state_groups = dict(checkpoint.state_groups)
+        self.state_groups = dict(checkpoint.state_widths)
         self.action_names = checkpoint.action_names
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)
         self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded
         self._checkpoint = replace(checkpoint, tensors={}, unscanned=None)  # the model holds what it needs
         self._model, self._backend = model, backend
+        self.camera_rule = model.camera_rule
         self._max_image_bytes = max_image_bytes
         self._names = Names(checkpoint, rename or {})
         self._graphs: PolicyGraphs | None = None
@@ -95,10 +96,12 @@ class Policy:
         if twice or not slots:
             raise ObservationError(f"cameras {names}: expected at least one, each once; repeated: {twice}")
         bound = tuple(slot for slot in self.cameras if slot in slots)
+        if self.camera_rule == "all" and bound != self.cameras:
+            raise ObservationError(f"cameras {names}: {self.name} needs all of {', '.join(self.cameras)}")
         if bound == self.bound:
             return
         # Of a camera that the policy must see, if only as a black picture, the place stays.
-        places = self.cameras if self._model.camera_rule == "fixed, seen" else bound
+        places = self.cameras if self.camera_rule == "fixed, seen" else bound
         graphs = PolicyGraphs(self.name, self._model, self._backend, len(places), self._max_image_bytes)
         self._model.weights.verify(self._unscanned)
         self._unscanned = None
@@ -227,8 +230,8 @@ class Policy:
                 raise ObservationError(f"camera {name!r}: {slot} is given twice")
             found[slot] = check_image(name, image, self._max_image_bytes, self._model.images)
         missing = [slot for slot in self.bound if slot not in found]
-        if not found or (missing and self._model.camera_rule == "all"):
-            least = "all" if self._model.camera_rule == "all" else "at least one"
+        if not found or (missing and self.camera_rule == "all"):
+            least = "all" if self.camera_rule == "all" else "at least one"
             raise ObservationError(
                 f"no image of camera {', '.join(missing)}; expected {least} of {', '.join(self.bound)}"
             )
@@ -236,7 +239,7 @@ class Policy:
 
     def _filled(self, frames: Mapping[str, RawImage]) -> list[str]:
         """Slots in the order of the graph's images, those without a frame among them or behind them."""
-        if self._model.camera_rule == "present first":
+        if self.camera_rule == "present first":
             return [*frames, *(slot for slot in self._places if slot not in frames)]
         return list(self._places)
 

@@ -17,7 +17,6 @@ from flashrt_kernels.checkpoint.config import (
     LONGEST,
     MAX_PERIOD,
     MIN_PERIOD,
-    STATE,
     FastConfig,
     PolicyConfig,
 )
@@ -133,7 +132,7 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         policy_type=found.policy_type,
         cameras=config.cameras,
         camera_names={},
-        state_groups={STATE: config.state_dim},
+        state_name="state",
         state_dim=config.state_dim,
         action_dim=config.action_dim,
         horizon=config.chunk_size,
