@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """All policies at full size on one GPU: correctness first, then the time of a decision.
 
-Usage: python -m benchmarks.policies [--cases pi0-3v …] [--size full] [--seconds 10] [--workdir DIR] [--out FILE]
+Usage: python -m benchmarks.policies [--cases pi0-3v …] [--seconds 10] [--workdir DIR] [--out FILE]
 
 Writes seeded random checkpoints (up to 9 GB in --workdir, one at a time), checks every policy in bf16 against
 its own graphs in fp32 through the kernels' references, and times it after 5 s of load. A policy that fails
@@ -34,7 +34,9 @@ RESULT = Path(__file__).resolve().parent / "results" / "policies.json"
 LOAD_S, LEAST = 5.0, 20
 
 
-def measure(case: PolicyCase, size: str, workdir: Path, seconds: float, device: torch.device) -> dict[str, Any]:
+def measure(
+    case: PolicyCase, size: str, workdir: Path, seconds: float, device: torch.device
+) -> dict[str, Any]:
     """One policy: its checkpoint, gate and samples."""
     folder = random_checkpoint(case.policy, workdir / case.key, size=size, views=case.views)
     start = time.perf_counter()

@@ -53,7 +53,9 @@ POLICIES = {
     case.key: case
     for case in (
         PolicyCase("pi0-3v", "pi0", 3, FLOW),
-        PolicyCase("pi05-3v", "pi05", 3, FLOW, published=(("openpi JAX, H100", 53.0), ("SGLang, H200", 43.1))),
+        PolicyCase(
+            "pi05-3v", "pi05", 3, FLOW, published=(("openpi JAX, H100", 53.0), ("SGLang, H200", 43.1))
+        ),
         PolicyCase("pi0_fast-3v", "pi0_fast", 3, {"logits": LOGITS}, limit_ms=1.3, aim_ms=1.2),
         PolicyCase(
             "groot_n17-1v",

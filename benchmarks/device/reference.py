@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -73,7 +74,7 @@ class ReferenceProgram(CpuProgram):
 @contextmanager
 def exact() -> Iterator[None]:
     """No TF32: convolutions use it by default, products where somebody asked for it."""
-    flags = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    flags: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
     before = [flag.allow_tf32 for flag in flags]
     try:
         for flag in flags:
