@@ -26,7 +26,13 @@ from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv, matmul_silu_mul
 
 Launches = list[Callable[[], Any]]
-ACTIVATION_CODES = {"none": 0, "gelu_tanh": 1, "gelu_erf": 2, "silu": 3, "relu": 4}  # Activation of common.cuh
+ACTIVATION_CODES = {
+    "none": 0,
+    "gelu_tanh": 1,
+    "gelu_erf": 2,
+    "silu": 3,
+    "relu": 4,
+}  # Activation of common.cuh
 PLAIN, GELU_MUL, ROPE_QKV, SILU_MUL = range(4)  # EpilogueKind of epilogue.cuh
 
 
