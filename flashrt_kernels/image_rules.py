@@ -15,9 +15,12 @@ from flashrt_kernels.image import fitted_size, patches_to_image, resize_to_patch
 class ImageRule(Protocol):
     """height, width: pixels that the tower sees. patch: edge of a patch in pixels."""
 
-    height: int
-    width: int
-    patch: int
+    @property
+    def height(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def patch(self) -> int: ...
 
     @property
     def rows(self) -> int:

@@ -2,6 +2,7 @@
 """JSON files read with types: every error names the file, the key, what came and what would be right."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,6 +42,10 @@ class Fields:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
+
+    def has_value(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._values.get(name) is not None
 
     def path(self, name: str) -> str:
         return f"{self.key}.{name}" if self.key else name
@@ -106,6 +111,14 @@ class Fields:
         if not good or not all(type(item) is int and item > 0 for item in value):
             raise self._wrong(name, value, expected)
         return tuple(value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers, NaN and infinity among them."""
+        value = self._get(name, _REQUIRED, "a list of numbers")
+        if not isinstance(value, list) or not all(type(item) in (int, float) for item in value):
+            raise self._wrong(name, value, "a list of numbers")
+        # Compared, not converted: a JSON integer may be too large for a float.
+        return tuple(float(item) if abs(item) <= sys.float_info.max else math.inf for item in value)
 
     def child(self, name: str, default: Any = _REQUIRED) -> "Fields":
         return Fields(self.file, self.path(name), self._get(name, default, "an object"))

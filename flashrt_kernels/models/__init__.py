@@ -2,15 +2,13 @@
 """Policies composed from kernels: building blocks and one file per policy."""
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
-
-from flashrt_kernels.checkpoint import LeRobotCheckpoint
 from flashrt_kernels.models.model import Model
+from flashrt_kernels.models.pi0 import Pi0
+from flashrt_kernels.models.pi0_fast import Pi0Fast
 from flashrt_kernels.models.pi05 import Pi05
 
-Progress = Callable[[int, int], None]
-# (checkpoint, dtype of matmul weights, denoising steps, device of the weights, progress of loading) → model
-MODELS: dict[str, Callable[[LeRobotCheckpoint, torch.dtype, int, torch.device, Progress | None], Model]] = {
-    Pi05.name: Pi05
-}
+# Policy type → (checkpoint of its family, dtype of matmul weights, denoising steps, device of the weights,
+# progress of loading) → model
+MODELS: dict[str, Callable[..., Model] | Any] = {"pi05": Pi05, "pi0": Pi0, "pi0_fast": Pi0Fast}

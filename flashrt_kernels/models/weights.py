@@ -103,6 +103,10 @@ class Weights:
         """A constant that was computed on the device while loading; `kept` gives it to graphs."""
         self._made[name] = tensor
 
+    def keep_matrix(self, name: str, tensor: torch.Tensor) -> None:
+        """Matmul weights [outputs, inputs] that were computed on the device while loading, for `kept`."""
+        self._made[name] = tensor.to(self.dtype)
+
     def kept(self, g: StaticGraph, name: str) -> Buffer:
         """A constant by the name under which `keep` got it."""
         return g.constant(name, self._made[name])

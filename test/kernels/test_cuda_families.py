@@ -15,9 +15,9 @@ from flashrt_kernels import GraphError
 from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
 from flashrt_kernels.graph import StaticGraph
+from flashrt_kernels.loading import load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from flashrt_kernels.policy import load_policy
 from test.kernels.noted_gpu import OPTIONS, NotedBackend, NotedGpu, check_launches, empty
 from test.kernels.policies import TINY, TOKENIZER
 
