@@ -15,7 +15,7 @@ from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.embedding import embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
-from flashrt_kernels.image_rules import Fit, ImageRule
+from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.kernel import short
 from flashrt_kernels.models.gemma import Cache
 from flashrt_kernels.models.model import CameraRule
@@ -58,7 +58,8 @@ class PaliGemma:
         self.relative = checkpoint.relative_action_mask
         self.normalise_state = checkpoint.normalise_state
         height, width = self.config.image_resolution
-        self.images: ImageRule = Fit(height, width, self.dims.vision.patch_size, checkpoint.image_filter)
+        rule = openpi if checkpoint.image_filter == "antialias" else Fit
+        self.images: ImageRule = rule(height, width, self.dims.vision.patch_size)
         self.buckets = prompt_buckets(self.config.tokenizer_max_length)
         self.camera_rule: CameraRule = checkpoint.camera_rule
         self.pad_id = checkpoint.tokenizer.pad_id

@@ -11,7 +11,7 @@ from flashrt_kernels import ObservationError
 from flashrt_kernels.names import Names
 
 CHECKPOINT: Any = SimpleNamespace(
-    cameras=("front", "wrist"), camera_names={}, state_groups={"arm": 2, "gripper": 1}
+    cameras=("front", "wrist"), camera_names={}, state_widths={"arm": 2, "gripper": 1}
 )
 
 
