@@ -247,7 +247,7 @@ def test_a_whole_block_that_is_missing_is_noticed(tmp_path: Path) -> None:
     folder = copied(N17, tmp_path / "n17")
     last = [key for key in load_file(N17 / WEIGHTS) if "model.transformer_blocks.3." in key]
     folder.edit_tensors(WEIGHTS, drop(*last))
-    with pytest.raises(CheckpointError, match=rf"missing \({len(last)}\): {re.escape(DIT)}"):
+    with pytest.raises(CheckpointError, match=rf"missing \({len(last)}\):\s+{re.escape(DIT)}"):
         load_groot(folder.path)
 
 
@@ -268,7 +268,7 @@ def test_missing_tensors_are_all_listed(tmp_path: Path) -> None:
         load_groot(folder.path)
     assert "missing (4)" in str(caught.value)
     assert "unexpected (1): extra" in str(caught.value)
-    assert all(key in str(caught.value) for key in lost)
+    assert "transformer_blocks.{0–3}.attn1.to_v.bias" in str(caught.value)
 
 
 def test_describe_names_every_group(loaded: GrootCheckpoint) -> None:
