@@ -79,7 +79,7 @@ PARAMETERS: Final = (
         "delta_actions",
         "string",
         "",
-        "openpi only: which actions are offsets to the state, as numbers of joints: 6,-1 is all but the last.",
+        "openpi only: which actions are offsets to the state: 6,-1 is the first six of seven.",
     ),
     Parameter("pad_prompt_state", "bool", False, "LeRobot 0.4 only: the prompt holds the padded state."),
     Parameter(

@@ -167,3 +167,14 @@ def load_fast_tokenizer(folder: Path) -> FastTokenizer:
     bpe.no_padding()
     bpe.no_truncation()
     return FastTokenizer(folder, bpe, scale, min_token)
+
+
+def read_actions(
+    folder: Path, elsewhere: str | Path | None, text: Tokenizer, skip: int
+) -> tuple[FastTokenizer, ActionTokens]:
+    """The FAST tokenizer of the checkpoint `folder`, and its place in the vocabulary of `text`.
+
+    Arguments and errors as `find_fast_tokenizer`, `load_fast_tokenizer` and `place_actions`.
+    """
+    fast = load_fast_tokenizer(find_fast_tokenizer(folder, elsewhere))
+    return fast, place_actions(text, fast, skip)

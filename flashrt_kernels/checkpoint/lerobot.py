@@ -7,18 +7,12 @@ from pathlib import Path
 
 from flashrt_kernels.checkpoint.config import CONFIG_FILE, STATE, PolicyConfig, read_config
 from flashrt_kernels.checkpoint.dims import DIMS_FILE, read_dims
-from flashrt_kernels.checkpoint.fast import (
-    ActionTokens,
-    FastTokenizer,
-    find_fast_tokenizer,
-    load_fast_tokenizer,
-    place_actions,
-)
+from flashrt_kernels.checkpoint.fast import read_actions
 from flashrt_kernels.checkpoint.formats import FORMATS, fit
 from flashrt_kernels.checkpoint.pi import DecodingRule, PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.processors import PREPROCESSOR_FILE, Processors, read_processors
 from flashrt_kernels.checkpoint.shards import WEIGHTS_FILE, read_weights
-from flashrt_kernels.checkpoint.tokenizer import Tokenizer, check_vocabulary, find_tokenizer, load_tokenizer
+from flashrt_kernels.checkpoint.tokenizer import check_vocabulary, find_tokenizer, load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
 # LeRobot stops at `|`, and begins to write behind the padded prompt and another BOS.
@@ -76,7 +70,10 @@ def _load(folder: Path, elsewhere: Elsewhere, pad_prompt_state: bool | None, sca
     prompt, notes = _prompt(folder, policy_type, config, processors, pad_prompt_state)
     text = load_tokenizer(find_tokenizer(folder, elsewhere.tokenizer))
     check_vocabulary(text, folder, dims.vocab)
-    fast, action_tokens = _action_tokenizer(folder, elsewhere, config, text)
+    fast = action_tokens = None
+    if config.fast is not None:
+        place = elsewhere.fast_tokenizer
+        fast, action_tokens = read_actions(folder, place, text, config.fast.skip_tokens)
     file, stored = read_weights(folder)
     expected = FORMATS[policy_type].tensors(dims, config.max_action_dim, config.max_state_dim)
     tensors, unscanned = fit(file, stored, policy_type, expected, _sizes(folder), scan)
@@ -149,13 +146,3 @@ def _prompt(
         )
         return rule, [note]
     return rule, []
-
-
-def _action_tokenizer(
-    folder: Path, elsewhere: Elsewhere, config: PolicyConfig, text: Tokenizer
-) -> tuple[FastTokenizer | None, ActionTokens | None]:
-    """The FAST tokenizer and its place in the vocabulary; None for policies whose actions are no text."""
-    if config.fast is None:
-        return None, None
-    fast = load_fast_tokenizer(find_fast_tokenizer(folder, elsewhere.fast_tokenizer))
-    return fast, place_actions(text, fast, config.fast.skip_tokens)

@@ -7,7 +7,6 @@ Source of the rules: openpi 15a9616, models/, transforms.py and training/config.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from flashrt_kernels.checkpoint.config import (
     PolicyConfig,
 )
 from flashrt_kernels.checkpoint.dims import ModelDims
-from flashrt_kernels.checkpoint.fast import find_fast_tokenizer, load_fast_tokenizer, place_actions
+from flashrt_kernels.checkpoint.fast import read_actions
 from flashrt_kernels.checkpoint.openpi_statistics import Statistics, read_statistics
 from flashrt_kernels.checkpoint.options import Options
 from flashrt_kernels.checkpoint.pi import CameraRule, DecodingRule, PiCheckpoint, PromptRule
@@ -122,16 +121,10 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
     mask = _delta_mask(found.folder, config, training, options, notes)
     text = load_tokenizer(find_tokenizer(found.folder, options.tokenizer))
     check_vocabulary(text, found.folder, dims.vocab)
-    fast: dict[str, Any] = {}
-    if kind.fast is not None:
-        actions = load_fast_tokenizer(find_fast_tokenizer(found.folder, options.fast_tokenizer))
-        fast = {
-            "fast": actions,
-            "action_tokens": place_actions(text, actions, kind.fast.skip_tokens),
-            "decoding": kind.decoding,
-            "fast_skip_tokens": kind.fast.skip_tokens,
-            "max_decoding_steps": kind.fast.max_decoding_steps,
-        }
+    fast = kind.fast
+    actions = words = None
+    if fast is not None:
+        actions, words = read_actions(found.folder, options.fast_tokenizer, text, fast.skip_tokens)
     tensors, unscanned = weights()
     return PiCheckpoint(
         folder=found.folder,
@@ -158,7 +151,11 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         time="accumulated",
         image_filter="antialias",
         camera_rule=kind.camera_rule,
-        **fast,
+        fast=actions,
+        action_tokens=words,
+        decoding=kind.decoding,
+        fast_skip_tokens=fast.skip_tokens if fast else 0,
+        max_decoding_steps=fast.max_decoding_steps if fast else 0,
     )
 
 

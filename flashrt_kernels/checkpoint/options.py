@@ -20,7 +20,7 @@ class Options:
     delta_actions: str | None = None
     chunk_size: int | None = None
     state_in_prompt: bool | None = None
-    image_size: int | None = None
+    image_size: tuple[int, int] | None = None
     scan: bool = True
 
     def check(self, folder: Path, origin: str, known: Iterable[str]) -> None:

@@ -1,14 +1,15 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """One entry for every checkpoint: which program wrote the folder is recognised from its files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashrt_kernels.checkpoint import openpi_jax, openpi_torch
+from flashrt_kernels.checkpoint import groot, openpi_jax, openpi_torch
 from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 from flashrt_kernels.checkpoint.config import CONFIG_FILE
 from flashrt_kernels.checkpoint.fields import listed, read_json
+from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.options import Options
 from flashrt_kernels.errors import CheckpointError
@@ -33,7 +34,7 @@ def _is_lerobot(folder: Path) -> bool:
     return config.is_file() and "type" in read_json(config)
 
 
-def _lerobot(folder: Path, options: Options) -> Checkpoint:
+def _pi(folder: Path, options: Options) -> Checkpoint:
     return load_lerobot(
         folder,
         options.tokenizer,
@@ -43,12 +44,32 @@ def _lerobot(folder: Path, options: Options) -> Checkpoint:
     )
 
 
+# Type in LeRobot's config.json → its reader.
+LEROBOT: Mapping[str, Callable[[Path, Options], Checkpoint]] = dict.fromkeys(FORMATS, _pi)
+
+
+def _lerobot(folder: Path, options: Options) -> Checkpoint:
+    return LEROBOT[read_json(folder / CONFIG_FILE).string("type", choices=tuple(LEROBOT))](folder, options)
+
+
+def _groot(folder: Path, options: Options) -> Checkpoint:
+    return groot.load_groot(folder, options.tokenizer, options.embodiment, options.scan, options.image_size)
+
+
 _OPENPI = ("embodiment", "delta_actions", "chunk_size", "state_in_prompt")
 # The first that recognises a folder reads it.
 ORIGINS = (
     Origin(
+        "GR00T",
+        "config.json with model_type Gr00tN1d6 or Gr00tN1d7, or LeRobot's with type groot, and its weights",
+        ("embodiment", "image_size"),
+        groot.recognise,
+        _groot,
+    ),
+    Origin(
         "LeRobot",
-        "config.json with a `type`, model.safetensors, policy_preprocessor.json, policy_postprocessor.json",
+        f"config.json with a type ({', '.join(LEROBOT)}), model.safetensors, policy_preprocessor.json, "
+        f"policy_postprocessor.json",
         ("fast_tokenizer", "pad_prompt_state"),
         _is_lerobot,
         _lerobot,
@@ -80,7 +101,7 @@ def load_checkpoint(
     delta_actions: str | None = None,
     chunk_size: int | None = None,
     state_in_prompt: bool | None = None,
-    image_size: int | None = None,
+    image_size: tuple[int, int] | None = None,
     scan: bool = True,
 ) -> Checkpoint:
     """Reads and verifies the checkpoint in `folder`, whichever of `ORIGINS` wrote it.
@@ -91,7 +112,7 @@ def load_checkpoint(
     What openpi keeps in its training configuration: delta_actions, which actions are offsets to the state, in
     the notation of make_bool_mask ("6,-1": six that are and one that is not); chunk_size, actions of a chunk;
     state_in_prompt, whether Pi0.5's prompt holds the state (discrete_state_input).
-    image_size: pixels that the vision tower sees, where the checkpoint leaves that open.
+    image_size: GR00T: (height, width) of every camera, where the number of tokens follows from it.
     scan: look at all values of the weights; without, `unscanned` says what is left to check.
 
     Raises `CheckpointError` naming file, key or option.

@@ -9,7 +9,7 @@ import torch
 
 from flashrt_kernels.composition import Node
 from flashrt_kernels.errors import GraphError, ObservationError
-from flashrt_kernels.graph import SMALL, StaticGraph
+from flashrt_kernels.graph import SMALL
 from flashrt_kernels.models.dit import CONDITION
 from flashrt_kernels.models.groot import START
 from test.kernels.groot_rig import CAMERAS, checkpoint_of, oracle, prompt_of, rig
@@ -144,22 +144,6 @@ def test_large_masks_are_sent(version: str, monkeypatch: pytest.MonkeyPatch) -> 
         rows = CAMERAS * graphs.model.image_tokens + tokens
         assert sent == ([("mask", rows**2)] if rows**2 > SMALL else [])
     assert sent
-
-
-@versions
-def test_cameras_can_be_bound_without_the_file(version: str) -> None:
-    """Whoever binds other cameras later must not need the checkpoint's file, which may be gone by then."""
-    graphs = rig(version)
-    graphs.model.weights.release()
-    vision = StaticGraph("one camera", graphs.vision.backend)
-    graphs.model.compose_vision(vision, 1, 64, image_bytes=16)
-    graph = StaticGraph("behind it", graphs.vision.backend, after=vision)
-    graphs.model.compose(graph, 1, 64)
-    vision.plan()
-    graph.plan()
-    ids = graphs.model.tokenise("pick up the red block", np.zeros(7, np.float32))
-    assert ids.count(graphs.model.image_token) == 1
-    graphs.model.write_inputs(graph, ids, [True], np.zeros(7, np.float32))
 
 
 def test_prompt_is_the_original_one() -> None:

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from flashrt_kernels.models.groot_n17 import GrootN17
 from flashrt_kernels.models.qwen3_vl import POSITIONS
+from flashrt_kernels.policy import MAX_IMAGE_BYTES, Policy
 from test.kernels.groot_rig import (
     CAMERAS,
+    STEPS,
     Rig,
     Tensors,
     checkpoint_of,
@@ -22,6 +25,7 @@ from test.kernels.groot_rig import (
     rig,
     rows_of,
 )
+from test.kernels.policies import CPU
 
 TOLERANCE = 1e-4  # of the largest |reference| of each tensor
 VERSIONS = ("n16", "n17")
@@ -137,6 +141,21 @@ def test_raw_state_to_robot_units(version: str) -> None:
     graph.replay()
     outcome = graphs.model.finish(graphs.bucket, given["raw.state"], ())
     assert_close(outcome.actions, given["actions_decoded"][0])
+
+
+def test_raw_observation_to_robot_units() -> None:
+    """The whole path that a robot takes (of N1.6 no picture is known). A few pixels differ by one level."""
+    given, checkpoint = oracle("n17", "oracle_raw"), checkpoint_of("n17")
+    model = GrootN17(checkpoint, torch.float32, STEPS, CPU.device)
+    policy = Policy(checkpoint, model, CPU, MAX_IMAGE_BYTES)
+    chunk = policy.decide(
+        images={k.removeprefix("raw."): v for k, v in given.items() if k.startswith("raw.observation")},
+        state=given["raw.state"],
+        instruction="Pick up the red block, please!",
+        noise=given["in.noise"][0],
+    )
+    policy.close()
+    assert_close(chunk.actions, given["actions_decoded"][0], 1e-3)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
