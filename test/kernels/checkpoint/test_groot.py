@@ -268,7 +268,7 @@ def test_missing_tensors_are_all_listed(tmp_path: Path) -> None:
         load_groot(folder.path)
     assert "missing (4)" in str(caught.value)
     assert "unexpected (1): extra" in str(caught.value)
-    assert "action_head.model.transformer_blocks.{0–3}.attn1.to_v.bias" in str(caught.value)
+    assert "transformer_blocks.{0–3}.attn1.to_v.bias" in str(caught.value)
 
 
 def test_describe_names_every_group(loaded: GrootCheckpoint) -> None:
