@@ -9,12 +9,8 @@ from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.origins import ORIGINS, load_checkpoint
 from flashrt_kernels.checkpoint.pi import DecodingRule, PiCheckpoint, PromptRule
+from flashrt_kernels.checkpoint.smolvla import SmolVLACheckpoint, load_smolvla
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
-
-
-def load_checkpoint(folder, *, tokenizer=None, embodiment=None, fast_tokenizer=None, scan=True, **reading):  # type: ignore
-    return load_lerobot(folder, tokenizer, fast_tokenizer=fast_tokenizer, scan=scan, **reading)
-
 
 __all__ = [
     "ORIGINS",
@@ -28,8 +24,10 @@ __all__ = [
     "PiCheckpoint",
     "PolicyConfig",
     "PromptRule",
+    "SmolVLACheckpoint",
     "Tokenizer",
     "VisionDims",
     "load_checkpoint",
     "load_lerobot",
+    "load_smolvla",
 ]

@@ -11,6 +11,7 @@ from flashrt_kernels.checkpoint.config import CONFIG_FILE
 from flashrt_kernels.checkpoint.fields import listed, read_json
 from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.options import Options
+from flashrt_kernels.checkpoint.smolvla import is_smolvla, load_smolvla
 from flashrt_kernels.errors import CheckpointError
 
 
@@ -43,9 +44,14 @@ def _lerobot(folder: Path, options: Options) -> Checkpoint:
     )
 
 
+def _smolvla(folder: Path, options: Options) -> Checkpoint:
+    return load_smolvla(folder, options.tokenizer, scan=options.scan)
+
+
 _OPENPI = ("embodiment", "delta_actions", "chunk_size", "state_in_prompt")
 # The first that recognises a folder reads it.
 ORIGINS = (
+    Origin("LeRobot (SmolVLA)", "the same, with the type smolvla", (), is_smolvla, _smolvla),
     Origin(
         "LeRobot",
         "config.json with a `type`, model.safetensors, policy_preprocessor.json, policy_postprocessor.json",

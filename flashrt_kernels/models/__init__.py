@@ -8,7 +8,8 @@ from flashrt_kernels.models.model import Model
 from flashrt_kernels.models.pi0 import Pi0
 from flashrt_kernels.models.pi0_fast import Pi0Fast
 from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.models.smolvla import SmolVLA
 
 # Policy type → (checkpoint of its family, dtype of matmul weights, denoising steps, device of the weights,
 # progress of loading) → model
-MODELS: dict[str, Callable[..., Model] | Any] = {"pi05": Pi05, "pi0": Pi0, "pi0_fast": Pi0Fast}
+MODELS: dict[str, Callable[..., Model] | Any] = {"pi05": Pi05, "pi0": Pi0, "pi0_fast": Pi0Fast, "smolvla": SmolVLA}

@@ -252,15 +252,15 @@ def oracle_of(
     return {k: v.detach().contiguous().clone() for k, v in out.items()}
 
 
-def write_dims(folder: Path, policy: SmolVLAPolicy) -> None:
+def write_dims(folder: Path) -> None:
     """What nothing in config.json says."""
-    expert = policy.model.vlm_with_expert.lm_expert.config
-    text = {k: v for k, v in TEXT.items() if k not in ("vocab_size", "rms_norm_eps", "num_hidden_layers")}
+    names = ("width", "depth", "mlp_dim", "num_heads", "num_kv_heads", "head_dim")
+    keys = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
+    keys += ("num_key_value_heads", "head_dim")
     dims = {
         "vision": VISION,
-        "connector": {"scale_factor": SCALE},
-        "text": text,
-        "expert": {"hidden_size": expert.hidden_size, "intermediate_size": expert.intermediate_size},
+        "scale": SCALE,
+        "text": {name: TEXT[key] for name, key in zip(names, keys, strict=True)},
         "vocab": TEXT["vocab_size"],
         "rms_eps": TEXT["rms_norm_eps"],
     }
@@ -285,7 +285,7 @@ def main() -> None:
     policy.save_pretrained(folder)
     for processor in processors:
         processor.save_pretrained(folder)
-    write_dims(folder, policy)
+    write_dims(folder)
     raw = observation(random)
     noise = torch.randn(1, policy.config.chunk_size, policy.config.max_action_dim, generator=random)
     tensors = oracle_of(policy, processors, raw, noise)
