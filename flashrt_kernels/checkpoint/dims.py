@@ -116,7 +116,7 @@ def read_dims(folder: Path, vlm_variant: str, expert_variant: str | None, image_
 
 
 def read_vision(fields: Fields, image_size: int) -> VisionDims:
-    """SigLIP's sizes. image_size: pixels that config.json says. Raises `CheckpointError` for what cannot be."""
+    """SigLIP's sizes. image_size: in pixels, of config.json. Raises `CheckpointError` for what cannot be."""
     fields.string("hidden_act", choices=("gelu_pytorch_tanh",), default="gelu_pytorch_tanh")
     dims = VisionDims(
         hidden_size=fields.integer("hidden_size", 1, _WIDEST),

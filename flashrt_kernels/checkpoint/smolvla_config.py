@@ -81,7 +81,9 @@ class Backbone:
 
 BACKBONES = {
     "HuggingFaceTB/SmolVLM2-500M-Video-Instruct": Backbone(
-        vision=VisionDims(768, 3072, num_hidden_layers=12, num_attention_heads=12, patch_size=16, image_size=512),
+        vision=VisionDims(
+            768, 3072, num_hidden_layers=12, num_attention_heads=12, patch_size=16, image_size=512
+        ),
         scale=4,
         text=GemmaDims(960, depth=32, mlp_dim=2560, num_heads=15, num_kv_heads=5, head_dim=64),
         vocab=49_280,
@@ -142,7 +144,7 @@ def _check_consistent(fields: Fields, config: SmolVLAConfig) -> None:
     if config.min_period >= config.max_period:
         problem = f"is {config.min_period}, expected less than max_period = {config.max_period}"
         raise fields.error("min_period", problem)
-    # An expert with fewer layers is described in LeRobot, but cannot be built with attention to the prefix only.
+    # LeRobot cannot build an expert with fewer layers either, once some of them read the prefix only.
     layers = fields.integer("num_expert_layers", -1, _DEEPEST, default=-1)
     if layers > 0 and layers != config.layers:
         raise fields.error("num_expert_layers", f"is {layers}, expected num_vlm_layers = {config.layers}")
@@ -169,7 +171,9 @@ def _backbone(folder: Path, fields: Fields, config: SmolVLAConfig) -> Backbone:
 def _sizes(backbone: Backbone, fields: Fields, config: SmolVLAConfig) -> SmolVLADims:
     vision, text = backbone.vision, backbone.text
     if config.image_resolution[0] != vision.image_size:
-        problem = f"is {list(config.image_resolution)}, expected {vision.image_size} as {config.backbone} has it"
+        problem = (
+            f"is {list(config.image_resolution)}, expected {vision.image_size} as {config.backbone} has it"
+        )
         raise fields.error("resize_imgs_with_padding", problem)
     if config.layers > text.depth:
         raise fields.error(

@@ -12,4 +12,9 @@ from flashrt_kernels.models.smolvla import SmolVLA
 
 # Policy type → (checkpoint of its family, dtype of matmul weights, denoising steps, device of the weights,
 # progress of loading) → model
-MODELS: dict[str, Callable[..., Model] | Any] = {"pi05": Pi05, "pi0": Pi0, "pi0_fast": Pi0Fast, "smolvla": SmolVLA}
+MODELS: dict[str, Callable[..., Model] | Any] = {
+    "pi05": Pi05,
+    "pi0": Pi0,
+    "pi0_fast": Pi0Fast,
+    "smolvla": SmolVLA,
+}

@@ -17,9 +17,7 @@ from flashrt_kernels.scaling import unnormalise
 ACTION_TIME, TIME = "actions into the time MLP", "flow times into the time MLP"  # constants
 
 
-def fold_time(
-    w: Weights, width: int, times: Sequence[float], min_period: float, max_period: float
-) -> None:
+def fold_time(w: Weights, width: int, times: Sequence[float], min_period: float, max_period: float) -> None:
     """The first layer of the time MLP reads [projected actions | time embedding], `width` numbers each.
 
     Nothing lies between it and the projection: one matrix takes actions there, time adds a row per step.
@@ -36,18 +34,14 @@ def fold_time(
 def embed_actions(g: StaticGraph, w: Weights, x: Buffer, step: int) -> Buffer:
     """x [horizon, max_action_dim] at one step → the expert's tokens, fp32. Marks `suffix.t1.embs`."""
     row = w.kept(g, TIME)[step]
-    h = g.call(
-        matmul, x=x, weight=w.kept(g, ACTION_TIME), bias=row, activation="silu", out_dtype=w.dtype
-    )
+    h = g.call(matmul, x=x, weight=w.kept(g, ACTION_TIME), bias=row, activation="silu", out_dtype=w.dtype)
     h = linear(g, w, "action_time_mlp_out", h, out_dtype=RESIDUAL)
     if step == 0:
         g.mark("suffix.t1.embs", h)
     return h
 
 
-def denoise(
-    g: StaticGraph, noise: Buffer, steps: int, velocity: Callable[[Buffer, int], Buffer]
-) -> Buffer:
+def denoise(g: StaticGraph, noise: Buffer, steps: int, velocity: Callable[[Buffer, int], Buffer]) -> Buffer:
     """Euler steps from noise [horizon, max_action_dim] to normalised actions of the same shape.
 
     velocity: of (x, number of the step). Marks `x_t.step<i>`, `v_t.step<i>`, `actions_normalized_padded`.

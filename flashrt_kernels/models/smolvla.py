@@ -103,9 +103,9 @@ class SmolVLA:
         g.keep("prefix", x)
 
     def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Inputs `tokens`, `state`, `valid`, `positions`, `noise`; output `actions` [horizon, D], robot units.
+        """Inputs `tokens`, `state`, `valid`, `positions`, `noise`.
 
-        Marks: `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
+        Output: `actions` [horizon, D] in robot units. Marks: `prefix.layer0`, `suffix.step0.layer1`, …
         """
         length = cameras * self.dims.image_tokens + tokens + 1
         rows = length + self.horizon

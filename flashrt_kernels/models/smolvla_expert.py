@@ -27,8 +27,8 @@ class Chunk:
     """What the expert's layers read beside its tokens.
 
     caches: of each layer: with room for the chunk, or, where the layer reads the prefix only, what
-    `prefix_only` made of it. span: of layers that attend to the chunk too. mask: bool [horizon, keys], who sees
-    whom in those. table: rotation of queries to the prefix only, whose positions begin at 0.
+    `prefix_only` made of it. span, mask: the chunk's rows and, bool [horizon, keys], who sees whom, in layers
+    that attend to the chunk too. table: rotation in the others, where positions begin at 0.
     """
 
     caches: list[Cache]
@@ -59,9 +59,7 @@ def expert(g: StaticGraph, w: Weights, dims: SmolVLADims, h: Buffer, chunk: Chun
     return h
 
 
-def self_attend(
-    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, cache: Cache, chunk: Chunk
-) -> Attend:
+def self_attend(g: StaticGraph, w: Weights, key: str, dims: GemmaDims, cache: Cache, chunk: Chunk) -> Attend:
     """Attention to the valid prefix and, causally, to the chunk."""
 
     def attend(h: Buffer) -> Buffer:
@@ -71,9 +69,7 @@ def self_attend(
     return attend
 
 
-def cross_attend(
-    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, cache: Cache, chunk: Chunk
-) -> Attend:
+def cross_attend(g: StaticGraph, w: Weights, key: str, dims: GemmaDims, cache: Cache, chunk: Chunk) -> Attend:
     """Attention to the valid prefix."""
     rows = cache.keys.shape[0]
 

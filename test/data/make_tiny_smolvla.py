@@ -7,11 +7,11 @@ Needs lerobot 0.6.1 with its extra `smolvla` (transformers 5.5.4, torch 2.x); no
 LeRobot would fetch from a hub (the sizes of the language model, its tokenizer) is replaced below. fp32, CPU.
 
 `oracle.safetensors`, B = 1 in front of every axis list; H chunk, S prefix tokens, A padded action width:
-raw.*: what the robot delivers. in.*: images [3, 64, 64] in [−1, 1], state, tokens [L], token_mask, noise [H, A].
+raw.*: what the robot delivers. in.*: images [3, 64, 64] in [−1, 1], state, tokens, token_mask, noise [H, A].
 vision.<stage>.cam<i>: [64 patches, row-major, 48]; .connector.cam<i>: [4, 64], not yet times √64.
-prefix.{embs, pad_masks, att_masks}, prefix.layer<i> [S, 64], prefix.kv.<i>.{k, v} [2 heads, S, 16] after RoPE.
+prefix.{embs, pad_masks, att_masks}, prefix.layer<i> [S, 64], prefix.kv.<i>.{k, v} [2, S, 16] after RoPE.
 cross.<i>.{k, v} [S, 32]: what the expert's cross-attention makes of them. suffix.t1.embs [H, 48],
-suffix.step0.{layer<i>, final_norm} [H, 48]. x_t, v_t [steps, H, A]. actions_*: with 10 steps, `.steps5` with 5.
+suffix.step0.{layer<i>, final_norm} [H, 48]. x_t, v_t [steps, H, A]. actions_*: 10 steps, `.steps5`: 5.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ IMAGE_TOKENS = ("<fake_token_around_image>", "<global-img>", "<image>")
 VISION = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 3}
 VISION |= {"patch_size": 8, "image_size": 64}
 TEXT = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 5, "num_attention_heads": 4}
-TEXT |= {"num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5, "vocab_size": 320}
+TEXT |= {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 320}
+RMS_EPS = 1e-5
 DEPTH, SCALE, STATE_DIM, ACTION_DIM = 4, 4, 6, 6
 
 
@@ -69,7 +70,7 @@ def make_tokenizer(folder: Path) -> None:
     tokenizer.train_from_iterator(SENTENCES, trainer)
     tokenizer.add_special_tokens(list(IMAGE_TOKENS))
     tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {f"{role}_token": token for role, token in SPECIAL.items()}
+    settings: dict[str, Any] = {f"{role}_token": token for role, token in SPECIAL.items()}
     settings |= {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
 
@@ -79,10 +80,17 @@ def replace_downloads(folder: Path) -> None:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "tokenizer.json"), **{f"{k}_token": v for k, v in SPECIAL.items()}
     )
-    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in zip("fgi", IMAGE_TOKENS, strict=True)}
+    ids = {
+        name: tokenizer.convert_tokens_to_ids(token) for name, token in zip("fgi", IMAGE_TOKENS, strict=True)
+    }
     config = SmolVLMConfig(
         vision_config=dict(VISION),
-        text_config={"model_type": "llama", "pad_token_id": tokenizer.pad_token_id, **TEXT},
+        text_config={
+            "model_type": "llama",
+            "pad_token_id": tokenizer.pad_token_id,
+            "rms_norm_eps": RMS_EPS,
+            **TEXT,
+        },
         scale_factor=SCALE,
         image_token_id=ids["i"],
         pad_token_id=tokenizer.pad_token_id,
@@ -157,14 +165,14 @@ class Recorder:
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            keep(dict(enumerate(args)) | kwargs, result)
+            keep(kwargs, result)
             return result
 
         object.__setattr__(owner, name, wrapped)
 
 
 def watch(policy: SmolVLAPolicy) -> Recorder:
-    """Hooks on every stage; LeRobot calls the parts of its layers, so a layer's output is the next one's input."""
+    """Hooks on every stage. LeRobot calls the parts of layers: what one gives is what the next one takes."""
     record, model = Recorder(), policy.model
     vlm, expert = model.vlm_with_expert.get_vlm_model(), model.vlm_with_expert.lm_expert
     record.output("vision.embeddings", vlm.vision_model.embeddings)
@@ -255,14 +263,14 @@ def oracle_of(
 def write_dims(folder: Path) -> None:
     """What nothing in config.json says."""
     names = ("width", "depth", "mlp_dim", "num_heads", "num_kv_heads", "head_dim")
-    keys = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
-    keys += ("num_key_value_heads", "head_dim")
+    keys = ["hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads"]
+    keys += ["num_key_value_heads", "head_dim"]
     dims = {
         "vision": VISION,
         "scale": SCALE,
         "text": {name: TEXT[key] for name, key in zip(names, keys, strict=True)},
         "vocab": TEXT["vocab_size"],
-        "rms_eps": TEXT["rms_norm_eps"],
+        "rms_eps": RMS_EPS,
     }
     (folder / "model_dims.json").write_text(json.dumps(dims, indent=2) + "\n")
 
