@@ -17,7 +17,7 @@ class Names:
 
     def __init__(self, checkpoint: Checkpoint, rename: Mapping[str, str]) -> None:
         """Raises ObservationError where `rename` leads to nothing that the checkpoint has."""
-        self._cameras, self._groups = checkpoint.cameras, dict(checkpoint.state_groups)
+        self._cameras, self._groups = checkpoint.cameras, dict(checkpoint.state_widths)
         self._slots = slots_by_name(checkpoint.cameras, checkpoint.camera_names)
         self._parts = {name: name for name in self._groups}
         for robot, own in rename.items():

@@ -55,7 +55,7 @@ class Policy:
         self.cameras = checkpoint.cameras
         self.state_dim, self.action_dim = checkpoint.state_dim, checkpoint.action_dim
         self.horizon = checkpoint.horizon
-        self.state_groups = dict(checkpoint.state_groups)
+        self.state_groups = dict(checkpoint.state_widths)
         self.action_names = checkpoint.action_names
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)

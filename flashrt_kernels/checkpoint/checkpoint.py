@@ -23,7 +23,6 @@ class Checkpoint(ABC):
 
     policy_type: key of `models.MODELS`. origin: who wrote the folder, for people.
     cameras: full slot names, in the model's order. camera_names: other names that a robot may use → slot.
-    state_groups: parts of the state in their order → numbers in each.
     state_dim, action_dim: of one state and of one action, in robot units. horizon: actions of one chunk.
     denoising_steps: the checkpoint's own number; None where the policy has none.
     tensors: exactly the policy's canonical keys, memory-mapped. unscanned: what still has to be verified,
@@ -36,7 +35,6 @@ class Checkpoint(ABC):
     policy_type: str
     cameras: tuple[str, ...]
     camera_names: Mapping[str, str]
-    state_groups: Mapping[str, int]
     state_dim: int
     action_dim: int
     horizon: int
@@ -45,6 +43,11 @@ class Checkpoint(ABC):
     tensors: Mapping[str, Tensor]
     unscanned: Unscanned | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def state_widths(self) -> Mapping[str, int]:
+        """Groups of the state, in their order → numbers in each."""
 
     @property
     @abstractmethod

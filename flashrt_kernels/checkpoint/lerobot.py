@@ -86,7 +86,7 @@ def _load(folder: Path, elsewhere: Elsewhere, pad_prompt_state: bool | None, sca
         policy_type=policy_type,
         cameras=config.cameras,
         camera_names={name: slot for name, slot in processors.rename_map.items() if slot in config.cameras},
-        state_groups={STATE: config.state_dim},
+        state_name=STATE,
         state_dim=config.state_dim,
         action_dim=config.action_dim,
         horizon=config.chunk_size,

@@ -139,6 +139,7 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         policy_type=found.policy_type,
         cameras=config.cameras,
         camera_names={},
+        state_name="state",
         state_dim=config.state_dim,
         action_dim=config.action_dim,
         horizon=config.chunk_size,

@@ -60,12 +60,14 @@ class PiCheckpoint(Checkpoint):
     time: t of step k is 1 − k/steps, or the float32 sum of as many steps as openpi takes.
     image_filter: how pictures are resized. camera_rule: where absent cameras stand: behind the present
     ones, in their own slot, or in their own slot as a black picture that the policy attends to.
+    state_name: of the one group of its state.
     relative_action_mask: [action_dim]; True where the policy gives an offset to the observed state.
 
     Of Pi0-FAST only: fast; action_tokens, its ids in the vocabulary, of which the last fast_skip_tokens are
     left free; decoding; max_decoding_steps, the most tokens of one chunk, `Action: ` included.
     """
 
+    state_name: str
     config: PolicyConfig
     dims: ModelDims
     tokenizer: Tokenizer
@@ -81,6 +83,10 @@ class PiCheckpoint(Checkpoint):
     decoding: DecodingRule | None = None
     fast_skip_tokens: int = 0
     max_decoding_steps: int = 0
+
+    @property
+    def state_widths(self) -> Mapping[str, int]:
+        return {self.state_name: self.state_dim}
 
     @property
     def state_stats(self) -> Mapping[str, Floats]:

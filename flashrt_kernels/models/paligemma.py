@@ -15,7 +15,7 @@ from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.embedding import embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
-from flashrt_kernels.image_rules import Fit, ImageRule
+from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.kernel import short
 from flashrt_kernels.models.gemma import Cache
 from flashrt_kernels.models.model import CameraRule
@@ -58,7 +58,8 @@ class PaliGemma:
         self.relative = checkpoint.relative_action_mask
         self.normalise_state = checkpoint.normalise_state
         height, width = self.config.image_resolution
-        self.images: ImageRule = Fit(height, width, self.dims.vision.patch_size, checkpoint.image_filter)
+        rule = openpi if checkpoint.image_filter == "antialias" else Fit
+        self.images: ImageRule = rule(height, width, self.dims.vision.patch_size)
         self.buckets = prompt_buckets(self.config.tokenizer_max_length)
         self.camera_rule: CameraRule = checkpoint.camera_rule
         self.pad_id = checkpoint.tokenizer.pad_id
@@ -85,8 +86,13 @@ class PaliGemma:
                 self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
                 g.output(f"image{i}.patches", part)
                 g.mark(f"image{i}.patches", part)
-            x = g.buffer("prefix", (rows + tokens, self.dims.vlm.width), RESIDUAL)
-            vision_tower(g, self.weights, vision, patches, cameras, out=x[:rows])
+            self.see(g, patches, cameras, tokens)
+
+    def see(self, g: StaticGraph, patches: Buffer, cameras: int, tokens: int) -> None:
+        """patches [cameras·n, features] in [−1, 1] → `prefix`, kept."""
+        rows = patches.shape[0]
+        x = g.buffer("prefix", (rows + tokens, self.dims.vlm.width), RESIDUAL)
+        vision_tower(g, self.weights, self.dims.vision, patches, cameras, out=x[:rows])
         g.keep("prefix", x)
 
     def embed(self, g: StaticGraph, ids: Buffer, out: Buffer | None = None) -> Buffer:

@@ -163,11 +163,13 @@ class Pi0Fast(PaliGemma):
         """
         shape = (self.config.chunk_size, self.config.action_dim)
         found = self.words.read(ids)
-        problem = ""
-        if any(i < 0 for i in found):
-            problem = "words that are no actions"
-        elif not self.rule.lenient and self.fast.coefficients(found).size != shape[0] * shape[1]:
-            problem = f"{self.fast.coefficients(found).size} coefficients, expected {shape[0] * shape[1]}"
+        try:
+            count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
+        except ValueError as error:
+            problem = f"words that are no actions: {error}"
+        else:
+            fits = self.rule.lenient or count == expected
+            problem = "" if fits else f"{count} coefficients, expected {expected}"
         if problem:
             log.warning(
                 "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem
