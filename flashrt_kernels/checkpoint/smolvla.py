@@ -38,6 +38,10 @@ class SmolVLACheckpoint(Checkpoint):
     action_norm: Normaliser
 
     @property
+    def state_widths(self) -> Mapping[str, int]:
+        return {STATE: self.state_dim}
+
+    @property
     def state_stats(self) -> Mapping[str, Floats]:
         return dict(self.state_norm.stats)
 
@@ -129,7 +133,6 @@ def _load(folder: Path, tokenizer: str | Path | None, scan: bool) -> SmolVLAChec
         policy_type=POLICY_TYPE,
         cameras=config.cameras,
         camera_names={name: slot for name, slot in processors.rename_map.items() if slot in config.cameras},
-        state_groups={STATE: config.state_dim},
         state_dim=config.state_dim,
         action_dim=config.action_dim,
         horizon=config.chunk_size,

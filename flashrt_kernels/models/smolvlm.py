@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from flashrt_kernels.checkpoint.smolvla import CONNECTOR, VISION
 from flashrt_kernels.checkpoint.smolvla_config import SmolVLADims
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
+from flashrt_kernels.models.qwen3_vl import in_blocks
 from flashrt_kernels.models.siglip import layer, norm
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 
@@ -23,12 +22,6 @@ def fold_positions(w: Weights, dims: SmolVLADims) -> None:
     edge = dims.vision.image_size // dims.vision.patch_size
     table = w.once(EMBED + "position_embedding.weight")
     w.keep(POSITIONS, in_blocks(table.view(edge, edge, -1), dims.scale).contiguous())
-
-
-def in_blocks(x: torch.Tensor, merge: int) -> torch.Tensor:
-    """[rows, columns, …] of a grid → [rows · columns, …], merge × merge blocks one after another."""
-    rows, columns = x.shape[0] // merge, x.shape[1] // merge
-    return x.unflatten(1, (columns, merge)).unflatten(0, (rows, merge)).transpose(1, 2).flatten(0, 3)
 
 
 def image_tokens(
