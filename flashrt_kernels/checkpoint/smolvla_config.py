@@ -159,13 +159,25 @@ def _backbone(folder: Path, fields: Fields, config: SmolVLAConfig) -> Backbone:
             raise fields.error("vlm_model_name", problem)
         return BACKBONES[config.backbone]
     sizes = read_json(path)
+    vision = read_vision(sizes.child("vision"), config.image_resolution[0])
     return Backbone(
-        vision=read_vision(sizes.child("vision"), config.image_resolution[0]),
-        scale=sizes.integer("scale", 1, _DEEPEST),
+        vision=vision,
+        scale=_scale(sizes, vision.image_size // vision.patch_size),
         text=read_gemma(sizes.child("text")),
         vocab=sizes.integer("vocab", 1, 10_000_000),
         rms_eps=sizes.positive("rms_eps", default=1e-5),
     )
+
+
+def _scale(sizes: Fields, edge: int) -> int:
+    """How many of the `edge` patches along an edge become one token."""
+    # transformers looks a position up by a rounded fraction of the edge, which is exact for powers of two.
+    if edge & (edge - 1):
+        raise sizes.error("vision", f"gives {edge} patches along an edge, expected a power of two")
+    scale = sizes.integer("scale", 1, edge)
+    if edge % scale:
+        raise sizes.error("scale", f"is {scale}, expected a divisor of the {edge} patches along an edge")
+    return scale
 
 
 def _sizes(backbone: Backbone, fields: Fields, config: SmolVLAConfig) -> SmolVLADims:
