@@ -277,10 +277,10 @@ def test_a_policy_that_needs_all_its_cameras_gets_them() -> None:
     """GR00T has no rule for a missing camera: it would act on nothing that it was trained for."""
     needy = policy(camera_rule="all")
     bound = NodeConfig.from_dict(flat(cameras=["front"]))
-    with pytest.raises(ConfigError, match="no camera fills .*wrist; this policy needs all its cameras"):
+    with pytest.raises(ConfigError, match=r"no camera fills .*wrist; this policy needs all its cameras"):
         bound.check_policy(needy)
     spared = NodeConfig.from_dict(flat(cameras=["front"]) | {"camera.front.required": False})
-    with pytest.raises(ConfigError, match="camera.front.required' is false; this policy needs all"):
+    with pytest.raises(ConfigError, match=r"camera.front.required' is false; this policy needs all"):
         spared.check_policy(policy(camera_rule="all", cameras=needy.cameras[:1]))
 
 
@@ -293,7 +293,7 @@ def test_image_size_is_width_by_height(text: str, size: tuple[int, int] | None) 
 @pytest.mark.parametrize("text", ["640", "640x0", "x480", "640 x 480", "-1x5"])
 def test_R57_image_size_that_is_none_is_refused(text: str) -> None:
     """Else the policy is loaded for another grid than the camera's."""
-    with pytest.raises(ConfigError, match="'image_size' is .* it must be WIDTHxHEIGHT, like 640x480"):
+    with pytest.raises(ConfigError, match=r"'image_size' is .* it must be WIDTHxHEIGHT, like 640x480"):
         NodeConfig.from_dict(flat(image_size=text))
 
 
