@@ -49,17 +49,29 @@ def store_of(params: Path) -> dict[str, Any]:
 
 def rewrite(folder: Path, edit: Callable[[Arrays], object], suffix: str = "") -> None:
     """Replaces params/ of `folder` by its arrays as `edit` leaves them."""
-    arrays = {name: leaf.read().numpy() for name, leaf in open_params(folder / "params").items()}
+    params = folder / "params"
+    arrays = {name: leaf.read().numpy() for name, leaf in open_params(params).items()}
+    store = tensorstore.KvStore.open(store_of(params)).result()
+    stored = {key.decode(): store[key] for key in store.list().result()}
+    before = dict(arrays)
     edit(arrays)
-    shutil.rmtree(folder / "params")
-    with tensorstore.Transaction() as transaction:  # one commit: each of its own would take a second
-        for name, values in arrays.items():
-            path = ".".join(("params", *name.split("/"))) + suffix
-            spec = {"driver": "zarr", "kvstore": {**store_of(folder / "params"), "path": f"{path}/"}}
-            array = tensorstore.open(
-                spec, create=True, dtype=values.dtype, shape=values.shape, transaction=transaction
-            ).result()
+    shutil.rmtree(params)
+    store = tensorstore.KvStore.open(store_of(params)).result()
+    same = {path_of(name): name for name, values in arrays.items() if values is before.get(name)}
+    with tensorstore.Transaction() as transaction:
+        for key, content in stored.items():
+            path, _, part = key.partition("/")
+            if path in same:  # copied: to write an array anew takes far longer
+                store.with_transaction(transaction)[f"{path}{suffix}/{part}"] = content
+    for name, values in arrays.items():
+        if path_of(name) not in same:
+            spec = {"driver": "zarr", "kvstore": {**store_of(params), "path": f"{path_of(name)}{suffix}/"}}
+            array = tensorstore.open(spec, create=True, dtype=values.dtype, shape=values.shape).result()
             array.write(values).result()
+
+
+def path_of(name: str) -> str:
+    return "params." + name.replace("/", ".")
 
 
 # ---- reading ----
