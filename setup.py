@@ -24,6 +24,7 @@ MANIFEST = ElementTree.parse(HERE / "package.xml").getroot()
 # Exact, tested versions of everything, ROS included, are in requirements/.
 RUNTIME = [
     "numpy>=1.26",
+    "jinja2>=3.1",
     "opencv-python-headless>=4.8",
     "matplotlib>=3.8",
     "PyYAML>=6.0",

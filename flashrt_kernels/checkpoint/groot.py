@@ -17,7 +17,7 @@ from flashrt_kernels.checkpoint.groot_isaac import read_isaac
 from flashrt_kernels.checkpoint.groot_lerobot import read_lerobot_groot
 from flashrt_kernels.checkpoint.groot_processing import GrootImages, GrootProcessing
 from flashrt_kernels.checkpoint.groot_prompt import GrootPrompt, PromptIds, load_prompt
-from flashrt_kernels.checkpoint.groot_weights import read_weights
+from flashrt_kernels.checkpoint.groot_weights import read_groot_weights
 from flashrt_kernels.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
@@ -183,7 +183,7 @@ def _load(
     prompts = load_prompt(version, folder, tokenizer, processing.formalise)
     prompts.frame(len(processing.cameras))
     sizes = _lerobot_sizes(config) if lerobot else config
-    dims, tensors, unscanned = read_weights(folder, version, sizes, scan)
+    dims, tensors, unscanned = read_groot_weights(folder, version, sizes, scan)
     _check_fit(folder, dims, processing, prompts)
     return GrootCheckpoint(
         folder=folder,

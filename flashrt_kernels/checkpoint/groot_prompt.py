@@ -172,7 +172,10 @@ def _template_frame(folder: Path, source: Path) -> Frame:
                 messages=[{"role": "user", "content": content}], add_generation_prompt=False
             )
         except Exception as error:  # whatever a template can run into
-            raise CheckpointError(f"{path}: the chat template cannot be rendered: {error}") from error
+            raise CheckpointError(
+                f"{path}: the chat template cannot be rendered: {error}; expected one for text and pictures, "
+                f"Qwen3-VL's as {folder / TEMPLATE_FILES[0]} for instance"
+            ) from error
         parts = rendered.split(_TEXT)
         if len(parts) != 2:
             raise CheckpointError(

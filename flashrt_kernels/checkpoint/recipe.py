@@ -19,7 +19,9 @@ from flashrt_kernels.checkpoint.dims import (
 from flashrt_kernels.checkpoint.fields import listed
 from flashrt_kernels.errors import CheckpointError
 
-MAX_DIM = 32  # of state and action, as released
+MAX_DIM = 32  # of state and action in the Pi family, as released
+# Policy → the widest state and action that it takes, as released.
+WIDEST = {"pi05": MAX_DIM, "groot_n16": 128, "groot_n17": 132}
 TOKENIZER_MAX_LENGTH = 200
 _TINY_VOCAB = 512  # of data/tokenizer_tiny
 _STEPS = 10
@@ -94,13 +96,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Raises `CheckpointError` naming the option, what came and what would be right."""
-        for option, value, known in (("policy", self.policy, ("pi05",)), ("size", self.size, tuple(SIZES))):
+        for option, value, known in (
+            ("policy", self.policy, tuple(WIDEST)),
+            ("size", self.size, tuple(SIZES)),
+        ):
             if value not in known:
                 raise CheckpointError(f"{option} is {value}, expected one of {listed(known)}")
         for option, width in (("action-dim", self.action_dim), ("state-dim", self.state_dim)):
-            if not 1 <= width <= MAX_DIM:
+            widest = WIDEST[self.policy]
+            if not 1 <= width <= widest:
                 raise CheckpointError(
-                    f"{option} is {width}, expected 1 to {MAX_DIM}, the width of {self.policy}"
+                    f"{option} is {width}, expected 1 to {widest}, the width of {self.policy}"
                 )
         if self.chunk_size is not None and not 1 <= self.chunk_size <= LONGEST:
             raise CheckpointError(f"chunk-size is {self.chunk_size}, expected 1 to {LONGEST}")

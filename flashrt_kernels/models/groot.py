@@ -22,6 +22,7 @@ from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
+from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
 from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
 from flashrt_kernels.models.qwen3 import Order
@@ -65,9 +66,8 @@ class Groot(ABC):
         # The model must not hold on to the mapped file.
         self.checkpoint = replace(checkpoint, tensors={}, unscanned=None)
         self.dims, self.steps = checkpoint.dims, steps
-        self.images = images or image_rule(checkpoint)
+        self.images: ImageRule = images or image_rule(checkpoint)
         self.image_token = checkpoint.prompts.image_id
-        self._cameras = len(checkpoint.cameras)
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
         vision, head = self.dims.vision, self.dims.head
@@ -75,7 +75,7 @@ class Groot(ABC):
         self.grid = (self.images.height // edge, self.images.width // edge)
         self.image_tokens = self.grid[0] * self.grid[1]
         self._sequence = np.arange(self.image_tokens, dtype=np.int32)[None]
-        self.noise_shape = (head.horizon, head.max_action)
+        self.noise_shape: tuple[int, int] | None = (head.horizon, head.max_action)
         self._fold_vision(self.grid[0] * vision.merge, self.grid[1] * vision.merge)
         fold_time(self.embodied, head, steps)
         self.weights.keep(START, torch.eye(align_up(head.max_action, 8), head.max_action, device=device))
@@ -113,7 +113,6 @@ class Groot(ABC):
         `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
         `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
-        self._cameras = cameras
         count, images = self.images.rows, cameras * self.image_tokens
         features = align_up(3 * self.images.patch**2, 8)
         with g.section("vision"):
@@ -136,14 +135,14 @@ class Groot(ABC):
 
         Output: `actions` [horizon, max_action filled up to a multiple of 8], normalised.
         """
-        images = cameras * self.image_tokens
+        head, images = self.dims.head, cameras * self.image_tokens
         rows = images + tokens
         x = g.borrow("prefix")[:rows]
         deep = [g.borrow(f"deepstack{i}") for i in range(len(self.dims.vision.deepstack))]
         valid = g.input("valid", (rows,), torch.bool)
         mask = g.input("mask", (rows, rows), torch.bool)
         positions = g.input("positions", (self.axes, rows), torch.int32)
-        noise = g.input("noise", self.noise_shape, torch.float32)
+        noise = g.input("noise", (head.horizon, head.max_action), torch.float32)
         with g.section("prefix"):
             ids, table = g.input("tokens", (tokens,), torch.int32), self.language + "embed_tokens.weight"
             g.call(embedding, ids=ids, table=self.weights.matrix(g, table), out=x[images:])
@@ -151,12 +150,13 @@ class Groot(ABC):
             features = self._backbone(g, x, Order(self._rotation(g, positions), mask), deep)
             features = self._head_norm(g, features, valid)
             context = Context(features[:images], features[images:], valid[images:])
-            keys = cross_keys(g, self.weights, self.dims.head, context)
+            keys = cross_keys(g, self.weights, head, context)
         with g.section("action"):
             self._denoise(g, noise, keys)
 
     def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Nothing: the policy does not write tokens."""
+        """Raises GraphError: the policy does not write tokens."""
+        raise GraphError(f"{g.name}: {self.name} has no graph for one token")
 
     def _head_norm(self, g: StaticGraph, x: Buffer, valid: Buffer) -> Buffer:
         """Features as the DiT reads them: `vlln`, then the head's own self-attention where it has one."""
@@ -185,11 +185,11 @@ class Groot(ABC):
     # ---- its inputs and outputs ----
 
     def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
-        """Ids with one image for each camera of the graphs that were composed last; the state is not in them.
+        """Ids with one image for each camera; the state is not in them.
 
         Raises ObservationError for an instruction that is too long, or that the checkpoint refuses.
         """
-        ids = self.checkpoint.prompt(instruction, tokens_per_image=1, cameras=self._cameras).ids
+        ids = self.checkpoint.prompt(instruction, tokens_per_image=1).ids
         if len(ids) > self.buckets[-1]:
             raise ObservationError(
                 f"instruction {instruction[:80]!r}… makes a prompt of {len(ids)} tokens; expected at most "

@@ -62,6 +62,7 @@ class Pi0Fast(PaliGemma):
         self.bos_id = checkpoint.tokenizer.bos_id
         self.stops = {words.bar} if rule.ends_at_bar else {words.bar, checkpoint.tokenizer.eos_id}
         self.eps = self.dims.rms_eps
+        self.written = 0  # tokens of the last chunk
         # Ids that the head chooses among, where these are not all.
         self.chosen = None if head == "full" else self._action_ids()
         if self.chosen is not None:
@@ -177,8 +178,13 @@ class Pi0Fast(PaliGemma):
             return np.zeros(shape, np.float32)
         return self.fast.decode(found, *shape)
 
-    def write(self, bucket: Bucket, tap: bool = False) -> tuple[list[int], list[np.ndarray]]:
-        """Greedy ids behind the prompt of `bucket.graph`, which was replayed; with `tap` also logits."""
+    def write(
+        self, bucket: Bucket, tap: bool = False, text: Sequence[int] | None = None
+    ) -> tuple[list[int], list[np.ndarray]]:
+        """Greedy ids behind the prompt of `bucket.graph`, which was replayed; with `tap` also logits.
+
+        text: ids that are written in place of the policy's own, to compare logits.
+        """
         assert bucket.step is not None
         step, valid = bucket.step, bucket.step.host("valid")
         prompt = bucket.graph.host("valid")
@@ -186,8 +192,11 @@ class Pi0Fast(PaliGemma):
         valid[:length], valid[length:] = prompt, False
         ids = [self._id(bucket.graph)]
         logits: list[np.ndarray] = []
-        while len(ids) < self.limit and ids[-1] not in self.stops:
+        limit = self.limit if text is None else len(text)
+        while len(ids) < limit and (text is not None or ids[-1] not in self.stops):
             written = len(ids) - 1
+            if text is not None:
+                ids[written] = text[written]
             step.host("token")[0] = ids[-1]
             step.host("at")[0] = written
             step.host("position")[0] = count + written + self.rule.skipped_positions
@@ -195,6 +204,7 @@ class Pi0Fast(PaliGemma):
             copies = step.replay(("decode.logits",) if tap else ())
             logits += copies.values()
             ids.append(self._id(step))
+        self.written = len(ids)
         return ids, logits
 
     def _id(self, graph: StaticGraph) -> int:

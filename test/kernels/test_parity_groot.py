@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from flashrt_kernels import load_policy
 from flashrt_kernels.models.qwen3_vl import POSITIONS
 from test.kernels.groot_rig import (
     CAMERAS,
+    DATA,
     Rig,
     Tensors,
     checkpoint_of,
@@ -137,6 +139,20 @@ def test_raw_state_to_robot_units(version: str) -> None:
     graph.replay()
     outcome = graphs.model.finish(graphs.bucket, given["raw.state"], ())
     assert_close(outcome.actions, given["actions_decoded"][0])
+
+
+def test_raw_observation_to_robot_units() -> None:
+    """The whole path that a robot takes (of N1.6 no picture is known). A few pixels differ by one level."""
+    given, policy = oracle("n17", "oracle_raw"), load_policy(DATA / "tiny_groot_n17")
+    policy.warm_up()
+    chunk = policy.decide(
+        images={k.removeprefix("raw."): v for k, v in given.items() if k.startswith("raw.observation")},
+        state=given["raw.state"],
+        instruction="Pick up the red block, please!",
+        noise=given["in.noise"][0],
+    )
+    policy.close()
+    assert_close(chunk.actions, given["actions_decoded"][0], 1e-3)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
