@@ -32,6 +32,7 @@ from safetensors.torch import save
 from flashrt_kernels.checkpoint import groot_recipe, layout
 from flashrt_kernels.checkpoint.config import CONFIG_FILE
 from flashrt_kernels.checkpoint.dims import DIMS_FILE
+from flashrt_kernels.checkpoint.fast import FAST_FOLDER
 from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE
 from flashrt_kernels.checkpoint.random_weights import StoredTensor, write_random
@@ -124,7 +125,15 @@ def _write_small_files(folder: Path, recipe: Recipe) -> None:
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     for name in (_PRE_STATE, _POST_STATE):
         (folder / name).write_bytes(save(statistics(recipe)))
-    for file in resources.files("flashrt_kernels").joinpath("data/tokenizer_tiny").iterdir():
+    _copy("tokenizer_tiny", folder)
+    if recipe.policy == "pi0_fast":
+        _copy("fast_tokenizer_tiny", folder / FAST_FOLDER)
+
+
+def _copy(data: str, folder: Path) -> None:
+    """The files of a tokenizer that comes with the package."""
+    folder.mkdir(exist_ok=True)
+    for file in resources.files("flashrt_kernels").joinpath(f"data/{data}").iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
 
 

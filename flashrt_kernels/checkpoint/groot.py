@@ -159,10 +159,17 @@ def load_groot(
     contradictory or unreadable; the small files are checked before the weights are opened.
     """
     place = Path(folder).expanduser()
+    if image_size is not None and not _is_size(image_size):
+        raise CheckpointError(f"image_size is {image_size!r}, expected (height, width) in pixels")
     try:
         return _load(place, tokenizer, embodiment, scan, image_size)
     except OSError as error:  # permissions, a disk that fails, names that are too long
         raise CheckpointError(f"{place}: cannot be read: {error}") from error
+
+
+def _is_size(value: object) -> bool:
+    pair = isinstance(value, tuple | list) and len(value) == 2
+    return pair and all(type(edge) is int and 0 < edge < 1 << 16 for edge in value)  # type: ignore[attr-defined]
 
 
 def _load(
