@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from flashrt_kernels.checkpoint import PiCheckpoint, PromptRule, load_checkpoint, load_lerobot
-from flashrt_kernels.checkpoint.openpi import bool_mask
+from flashrt_kernels.checkpoint.openpi_rules import bool_mask
 from flashrt_kernels.errors import CheckpointError
 
 from .conftest import DATA, REMOVED, TOKENIZER, Folder
@@ -188,6 +188,13 @@ def test_known_assets_bring_openpis_own_configuration(tmp_path: Path) -> None:
     assert loaded.prompt == PromptRule(clean=True, lower=False, state=False)
     assert any("state_in_prompt = False" in note for note in loaded.notes)
     assert load(folder.path, state_in_prompt=True).prompt.state
+
+
+def test_aloha_is_told_what_openpi_would_do_with_its_joints(tmp_path: Path) -> None:
+    """Two joints of every arm have the other sign in openpi: without it, they move the wrong way."""
+    notes = load(openpi_folder(tmp_path / "aloha", "tiny_pi05", "trossen").path).notes
+    assert any("adapt_to_pi" in note for note in notes)
+    assert any("6,-1,6,-1" in note for note in notes)
 
 
 def test_state_in_the_prompt_can_be_said(pi05: Folder) -> None:
