@@ -52,7 +52,7 @@ FILTERS: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
 
 @lru_cache(maxsize=64)
 def pillow_taps(count: int, size: int, filter: str, device: str) -> Taps:
-    """The filter, as wide as the ratio where the image shrinks, cut at the border; weights in parts of ONE."""
+    """The filter, as wide as the ratio where the image shrinks, cut at the border; in parts of ONE."""
     support, of = FILTERS[filter]
     ratio = count / size
     scale = max(ratio, 1.0)
