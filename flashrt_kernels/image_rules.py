@@ -21,10 +21,14 @@ class ImageRule(Protocol):
     merge: patches come in blocks of merge × merge (see resize_to_patches).
     """
 
-    height: int
-    width: int
-    patch: int
-    merge: int
+    @property
+    def height(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def patch(self) -> int: ...
+    @property
+    def merge(self) -> int: ...
 
     @property
     def rows(self) -> int:
