@@ -30,7 +30,7 @@ from safetensors.torch import save
 from flashrt_kernels.checkpoint import layout
 from flashrt_kernels.checkpoint.config import CONFIG_FILE
 from flashrt_kernels.checkpoint.dims import DIMS_FILE
-from flashrt_kernels.checkpoint.lerobot import FORMATS, WEIGHTS_FILE
+from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE
 from flashrt_kernels.checkpoint.random_weights import StoredTensor, write_random
 from flashrt_kernels.checkpoint.recipe import (
@@ -43,6 +43,7 @@ from flashrt_kernels.checkpoint.recipe import (
     preprocessor_json,
     statistics,
 )
+from flashrt_kernels.checkpoint.shards import WEIGHTS_FILE
 from flashrt_kernels.errors import CheckpointError
 
 _SPARE = 64 << 20  # bytes left free on the disk
@@ -94,7 +95,7 @@ def stored_tensors(recipe: Recipe) -> list[StoredTensor]:
     dims = SIZES[recipe.size].dims
     mixed = recipe.stored_dtype == "bfloat16"
     stored = []
-    for spec in FORMATS[recipe.policy].tensors(dims, MAX_DIM):
+    for spec in FORMATS[recipe.policy].tensors(dims, MAX_DIM, MAX_DIM):
         key = layout.LM_HEAD if spec.key == layout.EMBEDDING else spec.key
         stored.append(
             StoredTensor("model." + key, spec, torch.bfloat16 if mixed and spec.bf16 else torch.float32)

@@ -71,6 +71,23 @@ STAMP_SOURCES = ("auto", "header", "arrival")
 PARAMETERS: Final = (
     Parameter("checkpoint", "string", REQUIRED, "Folder of the checkpoint.", example="/data/pi05_my_task"),
     Parameter("tokenizer", "string", "", "Tokenizer file or folder, when the checkpoint has none."),
+    Parameter(
+        "fast_tokenizer", "string", "", "Folder of the FAST tokenizer, when a Pi0-FAST checkpoint has none."
+    ),
+    Parameter("embodiment", "string", "", "The robot, where the checkpoint knows several (GR00T, openpi)."),
+    Parameter(
+        "delta_actions",
+        "string",
+        "",
+        "openpi only: which actions are offsets to the state: 6,-1 is the first six of seven.",
+    ),
+    Parameter("pad_prompt_state", "bool", False, "LeRobot 0.4 only: the prompt holds the padded state."),
+    Parameter(
+        "image_size",
+        "string",
+        "",
+        "WIDTHxHEIGHT of the cameras, for policies that see another number of patches then (GR00T N1.6).",
+    ),
     Parameter("device", "string", "cpu", "Device that runs the policy."),
     Parameter(
         "precision",

@@ -65,6 +65,8 @@ class PolicyShape(Protocol):
     """What `NodeConfig.check_policy` reads of a policy."""
 
     @property
+    def camera_rule(self) -> str: ...
+    @property
     def cameras(self) -> Sequence[str]: ...
     @property
     def state_dim(self) -> int: ...
@@ -80,6 +82,11 @@ class NodeConfig:
 
     checkpoint: str
     tokenizer: str
+    fast_tokenizer: str
+    embodiment: str
+    delta_actions: str
+    pad_prompt_state: bool
+    image_size: tuple[int, int] | None  # (height, width)
     device: str
     precision: str
     num_inference_steps: int
@@ -115,6 +122,7 @@ class NodeConfig:
         _refuse_unknown(given, table)
         values = {name: read_value(row, given) for name, row in table.items()}
         own = {name: values[name] for name in rows if name not in lists}
+        own["image_size"] = _image_size(own["image_size"])
         own["action_names"] = own["action_names"] or lists["joint_names"]
         cameras = tuple(_camera(name, values) for name in lists["cameras"])
         joints = tuple(_joint(name, values) for name in lists["joint_names"])
@@ -167,10 +175,25 @@ class NodeConfig:
                 )
             filled[slot] = camera.name
         notes = [f"slot {slot} ← camera {camera}" for slot, camera in filled.items()]
+        if policy.camera_rule == "all":
+            self._check_all_cameras(policy, filled, both)
         empty = [slot for slot in policy.cameras if slot not in filled and not _is_padding(slot)]
         if empty:
             notes.append(f"no camera fills {', '.join(empty)}: masked as a camera that is missing. {both}")
         return tuple(notes)
+
+    def _check_all_cameras(self, policy: PolicyShape, filled: Mapping[str, str], both: str) -> None:
+        """For policies that have no rule for a missing camera."""
+        empty = [slot for slot in policy.cameras if slot not in filled]
+        if empty:
+            raise ConfigError(
+                f"no camera fills {', '.join(empty)}; this policy needs all its cameras. {both}"
+            )
+        spared = [camera.name for camera in self.cameras if not camera.required]
+        if spared:
+            raise ConfigError(
+                f"parameter 'camera.{spared[0]}.required' is false; this policy needs all its cameras"
+            )
 
 
 _OWNERS = {
@@ -213,6 +236,16 @@ def _check_width(parameter: str, names: Sequence[str], vector: str, width: int) 
             f"{parameter} has {len(names)} joints ({', '.join(names)}), "
             f"but the checkpoint's {vector} vector has {width} values"
         )
+
+
+def _image_size(text: str) -> tuple[int, int] | None:
+    """(height, width) of `WIDTHxHEIGHT`; None for an empty text."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if found is None:
+        raise ConfigError(f"parameter 'image_size' is {text!r}; it must be WIDTHxHEIGHT, like 640x480")
+    return int(found[2]), int(found[1])
 
 
 def _camera(name: str, values: Mapping[str, Any]) -> CameraConfig:

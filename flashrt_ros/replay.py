@@ -287,7 +287,9 @@ def _main(options: argparse.Namespace, console: Console) -> int:
             policy = load_policy_of(config, lambda done, total: bar.update(task, completed=done, total=total))
         replay = Replay(config, policy, console)
         policy.warm_up()
-        console.print(f"  {policy.name} ready after {time.monotonic() - began:.1f} s", highlight=False)
+        console.print(
+            f"  {policy.name} ({policy.origin}) ready after {time.monotonic() - began:.1f} s", highlight=False
+        )
         _check_report(options.report)
         with Progress(
             TextColumn("{task.description}"),

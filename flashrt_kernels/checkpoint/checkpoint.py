@@ -46,6 +46,11 @@ class Checkpoint(ABC):
 
     @property
     @abstractmethod
+    def state_widths(self) -> Mapping[str, int]:
+        """Groups of the state, in their order → numbers in each."""
+
+    @property
+    @abstractmethod
     def state_stats(self) -> Mapping[str, Floats]:
         """Statistic → [state_dim] in robot units, as far as the checkpoint has it."""
 

@@ -113,12 +113,29 @@ def paligemma_tensors(dims: ModelDims) -> Iterator[TensorSpec]:
     yield from gemma_tensors(VLM, dims.vlm, adaptive=False)
 
 
-def pi05_tensors(dims: ModelDims, max_action_dim: int) -> Iterator[TensorSpec]:
-    """Every tensor that Pi0.5 uses."""
-    width = dims.expert.width
+def pi05_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0.5 uses. action_width, state_width: padded; the state is in the prompt."""
+    width = dims.action_expert.width
     yield from paligemma_tensors(dims)
-    yield from gemma_tensors(EXPERT, dims.expert, adaptive=True)
-    yield from _linear("action_in_proj", width, max_action_dim, bias=True)
-    yield from _linear("action_out_proj", max_action_dim, width, bias=True)
+    yield from gemma_tensors(EXPERT, dims.action_expert, adaptive=True)
+    yield from _linear("action_in_proj", width, action_width, bias=True)
+    yield from _linear("action_out_proj", action_width, width, bias=True)
     yield from _linear("time_mlp_in", width, width, bias=True)
     yield from _linear("time_mlp_out", width, width, bias=True)
+
+
+def pi0_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0 uses. action_width, state_width: padded."""
+    width = dims.action_expert.width
+    yield from paligemma_tensors(dims)
+    yield from gemma_tensors(EXPERT, dims.action_expert, adaptive=False)
+    yield from _linear("state_proj", width, state_width, bias=True)
+    yield from _linear("action_in_proj", width, action_width, bias=True)
+    yield from _linear("action_out_proj", action_width, width, bias=True)
+    yield from _linear("action_time_mlp_in", width, 2 * width, bias=True)
+    yield from _linear("action_time_mlp_out", width, width, bias=True)
+
+
+def pi0_fast_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0-FAST uses: actions and state are text."""
+    yield from paligemma_tensors(dims)

@@ -32,16 +32,14 @@ class StepRule:
     required: bool = False
 
 
-_BEFORE = (
-    StepRule("rename_observations_processor"),
-    StepRule("to_batch_processor"),
-    StepRule("relative_actions_processor"),
-    StepRule("normalizer_processor", required=True),
-)
+_FIRST = (StepRule("rename_observations_processor"), StepRule("to_batch_processor"))
+_NORMALISE = (StepRule("relative_actions_processor"), StepRule("normalizer_processor", required=True))
+_TOKENISE = StepRule("tokenizer_processor", required=True)
+_DEVICE = StepRule("device_processor")
 _AFTER = (
     StepRule("unnormalizer_processor", required=True),
     StepRule("absolute_actions_processor"),
-    StepRule("device_processor"),
+    _DEVICE,
 )
 
 
@@ -56,10 +54,32 @@ class Pipelines:
 PIPELINES: dict[str, Pipelines] = {
     "pi05": Pipelines(
         pre=(
-            *_BEFORE,
+            *_FIRST,
+            *_NORMALISE,
             StepRule("pi05_prepare_state_tokenizer_processor_step", required=True),
-            StepRule("tokenizer_processor", required=True),
-            StepRule("device_processor"),
+            _TOKENISE,
+            _DEVICE,
+        ),
+        post=_AFTER,
+    ),
+    "pi0": Pipelines(
+        pre=(
+            *_FIRST,
+            StepRule("pi0_new_line_processor", required=True),
+            _TOKENISE,
+            _DEVICE,
+            *_NORMALISE,
+        ),
+        post=_AFTER,
+    ),
+    "pi0_fast": Pipelines(
+        pre=(
+            *_FIRST,
+            *_NORMALISE,
+            StepRule("pi0_fast_prepare_state_tokenizer_processor_step", required=True),
+            _TOKENISE,
+            StepRule("action_tokenizer_processor"),  # makes targets for training
+            _DEVICE,
         ),
         post=_AFTER,
     ),
@@ -76,6 +96,7 @@ class Processors:
     rename_map: Mapping[str, str]  # observation key of the robot → key of the policy
     tokenizer_max_length: int
     action_names: tuple[str, ...] | None
+    old: bool  # LeRobot 0.4 wrote them
     notes: tuple[str, ...] = field(default=())
 
 
@@ -85,12 +106,6 @@ def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Pro
     pre = _read_steps(folder / PREPROCESSOR_FILE, rules.pre)
     post = _read_steps(folder / POSTPROCESSOR_FILE, rules.post)
     notes: list[str] = []
-    if "relative_actions_processor" not in pre and config.state_dim < config.max_state_dim:
-        notes.append(
-            f"{PREPROCESSOR_FILE}: no relative_actions_processor, so LeRobot 0.4 wrote it; if 0.4 also "
-            f"trained the policy, its prompts held the state padded to {config.max_state_dim} numbers, ours "
-            f"hold {config.state_dim}: expect worse actions"
-        )
     mask, names = _relative_actions(pre, post, config, notes)
     return Processors(
         state_norm=_state_normaliser(folder, pre["normalizer_processor"], config, notes),
@@ -101,6 +116,7 @@ def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Pro
         rename_map=_rename_map(pre),
         tokenizer_max_length=_max_length(pre["tokenizer_processor"], config, notes),
         action_names=names,
+        old="relative_actions_processor" not in pre,
         notes=tuple(notes),
     )
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import ImageRule
 from flashrt_kernels.models.weights import Weights
+
+# Where absent cameras stand, as the program that trained the policy put them. present first: masked, behind
+# the others; fixed: masked, in their own slot; fixed, seen: as black pictures in their own slot, not masked;
+# all: a decision needs every camera that is bound.
+CameraRule = Literal["present first", "fixed", "fixed, seen", "all"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,6 @@ class Model(Protocol):
     images: from pixels to the patches that the vision tower reads.
     noise_shape: of the start noise, [horizon, width]; None for policies that need none.
     buckets: prompt tokens of the graphs, ascending.
-    all_cameras: a decision needs an image of every bound camera; otherwise missing ones are masked.
     steps_tokens: there is a graph for one token (`compose_step`).
     marks: names of intermediates that `finish` copies.
     """
@@ -58,7 +62,7 @@ class Model(Protocol):
     images: ImageRule
     noise_shape: tuple[int, int] | None
     buckets: tuple[int, ...]
-    all_cameras: bool
+    camera_rule: CameraRule
     steps_tokens: bool
     marks: tuple[str, ...]
 
@@ -83,11 +87,13 @@ class Model(Protocol):
         Raises ObservationError for an instruction that the policy cannot take.
         """
 
-    def write_inputs(self, g: StaticGraph, ids: Sequence[int], present: int, state: np.ndarray) -> None:
+    def write_inputs(
+        self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray
+    ) -> None:
         """Write the model's own inputs.
 
-        ids: of the prompt, at most the tokens of the graph. present: the first so many camera slots hold an
-        image. state: float32 [D] in robot units.
+        ids: of the prompt, at most the tokens of the graph. present: which of the graph's cameras
+        have an image. state: float32 [D] in robot units.
         """
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:

@@ -4,140 +4,25 @@
 That the kernels compute what they should is test/cuda's, on a GPU.
 """
 
-import ctypes
-import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from flashrt_kernels import GraphError, arena
+from flashrt_kernels import GraphError
 from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
-from flashrt_kernels.backend import CpuBackend, Step
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17
-from flashrt_kernels.kernel import Kernel
+from flashrt_kernels.loading import PRECISIONS, load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from flashrt_kernels.policy import load_policy
-from test.kernels.policies import CPU, TINY, TOKENIZER
-
-SHARED = 232448  # bytes of shared memory for one block of an H200
-OPTIONS = {"matmul": "own", "attention": "own", "pdl": True, "graph": True}
-
-
-class Names:
-    """Enumerations of the driver: every member is its own name."""
-
-    CUDA_SUCCESS = 0
-
-    def __getattr__(self, name: str) -> str:
-        return name
-
-
-class Driver(ModuleType):
-    """The part of the driver that bound launches use."""
-
-    CUresult = CUlaunchAttributeID = CUtensorMapDataType = CUtensorMapSwizzle = Names()
-    CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = Names()
-    CUfunction = CUstream = cuuint64_t = cuuint32_t = staticmethod(int)
-
-    @staticmethod
-    def structure() -> SimpleNamespace:
-        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
-
-    CUlaunchConfig = CUlaunchAttribute = structure
-
-    @staticmethod
-    def cuTensorMapEncodeTiled(*arguments: Any) -> tuple[int, SimpleNamespace]:
-        memory = ctypes.create_string_buffer(128)
-        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(memory), memory=memory)
-
-
-@dataclass
-class NotedGpu:
-    """A GPU of a capability; `asked` counts the kernels that launches were made of."""
-
-    major: int
-    minor: int
-    options: Any
-    multiprocessors: int = 132
-    shared_memory: int = SHARED
-    name: str = "noted"
-    device: torch.device = CPU.device
-    index: int = 0
-    asked: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def hopper(self) -> bool:
-        return (self.major, self.minor) == (9, 0)
-
-    @property
-    def pdl(self) -> bool:
-        return self.major >= 9
-
-    def function(self, family: str, name: str, shared: int = 0) -> int:
-        assert shared <= self.shared_memory, f"{name}: {shared} bytes of shared memory"
-        self.asked[f"{family}.{name}"] += 1
-        return 1
-
-
-class NotedBackend(CpuBackend):
-    """Composes, plans and binds as on a GPU; nothing can be replayed."""
-
-    def __init__(self, gpu: NotedGpu) -> None:
-        self.gpu, self.families = gpu, import_module("flashrt_kernels.cuda.families")
-        self.families.load()
-        self.made: list[Any] = []
-
-    def workspace(self, kernel: Kernel, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
-        bytes: int = self.families.scratch(kernel, self.gpu, arguments, parameters)
-        return bytes
-
-    def bind(
-        self, kernel: Kernel, tensors: Mapping[str, Any], parameters: Mapping[str, Any], workspace: Any
-    ) -> Sequence[Any]:
-        launches = self.families.maker(kernel)(self.gpu, tensors, parameters, workspace)
-        assert launches, f"{kernel.name}: nothing is launched"
-        self.made += launches
-        return launches
-
-    def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int], outputs: Any
-    ) -> Any:
-        return SimpleNamespace(close=lambda: None, timings={}, results={})
-
-
-@pytest.fixture(scope="module")
-def without_gpu() -> Iterator[None]:
-    """flashrt_kernels.cuda over modules that are only installed where there is a GPU; gone afterwards."""
-    bindings = ModuleType("cuda.bindings")
-    bindings.driver = Driver("cuda.bindings.driver")  # type: ignore[attr-defined]
-    stubs = {"cupy": ModuleType("cupy"), "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
-    forget()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in stubs.items():
-            patch.setitem(sys.modules, name, module)
-        yield
-    forget()
-
-
-def forget() -> None:
-    """Modules that import what is stubbed, as if they never had been imported."""
-    package = import_module("flashrt_kernels.cuda")
-    for child in ("backend", "families", "gpu", "launch", "program", "tensor_map"):
-        name = f"{package.__name__}.{child}"
-        for known in [known for known in sys.modules if known == name or known.startswith(name + ".")]:
-            del sys.modules[known]
-        vars(package).pop(child, None)
+from test.kernels.groot_rig import rig
+from test.kernels.noted_gpu import OPTIONS, NotedBackend, NotedGpu, check_launches, empty
+from test.kernels.policies import DATA, TINY, TOKENIZER
 
 
 @pytest.fixture(scope="module")
@@ -146,22 +31,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(folder, Recipe(size="small", seed=3, cameras=("a", "b", "c")))
 
 
-def check_launches(launches: Sequence[Any]) -> None:
-    """What every GPU refuses."""
-    for launch in launches:
-        config = getattr(launch, "_config", None)
-        if config is not None:  # else the library's
-            assert config.blockDimX <= 1024
-            assert config.sharedMemBytes <= SHARED
-            assert config.gridDimY <= 65535
-            assert config.gridDimZ <= 65535
-
-
 WAYS = [((8, 0), "own"), ((9, 0), "own"), ((9, 0), "portable"), ((9, 0), "cublaslt"), ((13, 0), "own")]
 
 
 @pytest.mark.parametrize(("capability", "matmul"), WAYS)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.usefixtures("without_gpu")
 def test_every_launch_of_a_policy_can_be_made(
     capability: tuple[int, int], matmul: str, precision: str, small: Path
@@ -180,9 +54,37 @@ def test_every_launch_of_a_policy_can_be_made(
         policy.close()
 
 
-def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """Memory that nobody touches: full-size weights cost nothing here."""
-    return torch.empty(shape, dtype=dtype)
+@pytest.mark.parametrize(("capability", "matmul"), WAYS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("folder", "family"),
+    [("tiny_pi0", "flow"), ("tiny_pi0_fast", "decoding"), ("tiny_pi0_fast_e2e", "decoding")],
+)
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_the_other_policies_of_the_family_can_be_made(
+    capability: tuple[int, int], matmul: str, precision: str, folder: str, family: str
+) -> None:
+    """As of Pi0.5: a kernel without a launch shows when the robot starts."""
+    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**(OPTIONS | {"matmul": matmul}))))
+    fast: dict[str, Any] = {"fast_tokenizer": DATA / "fast_tokenizer_tiny"} if "fast" in folder else {}
+    policy = load_policy(DATA / folder, device=backend, precision=precision, tokenizer=TOKENIZER, **fast)
+    assert family in {name.partition(".")[0] for name in backend.gpu.asked}
+    check_launches(backend.made)
+    policy.close()
+
+
+@pytest.mark.parametrize(("capability", "matmul"), WAYS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("version", ["n16", "n17"])
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_groot_can_be_made(
+    capability: tuple[int, int], matmul: str, precision: str, version: str
+) -> None:
+    """Qwen3's norms, masks and gates, heads of other sizes, weights of an embodiment."""
+    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**(OPTIONS | {"matmul": matmul}))))
+    rig(version, PRECISIONS[precision], backend=backend)
+    assert "rope.norm_turn_heads" in backend.gpu.asked
+    check_launches(backend.made)
 
 
 # kernel → arguments at the sizes of a full-size Pi0.5, and the family that Hopper uses for them

@@ -159,13 +159,13 @@ def test_vision_starts_before_the_prompt_and_ends_where_that_fails(monkeypatch: 
     """A millisecond of every decision, and pictures overwritten while they are copied."""
     backend = Noting()
     policy = load(device=backend)
-    notes, real = backend.notes, policy._tokenise
+    notes, real = backend.notes, policy._model.tokenise
 
     def tokenise(*given: Any) -> list[int]:
         notes.append("tokenise")
         return real(*given)
 
-    monkeypatch.setattr(policy, "_tokenise", tokenise)
+    monkeypatch.setattr(policy._model, "tokenise", tokenise)
     notes.clear()
     act(policy)
     sends = [note for note in notes if note.startswith("send")]
@@ -181,7 +181,7 @@ def test_vision_starts_before_the_prompt_and_ends_where_that_fails(monkeypatch: 
     def broken(*given: Any) -> list[int]:
         raise ValueError("no such words")
 
-    monkeypatch.setattr(policy, "_tokenise", broken)
+    monkeypatch.setattr(policy._model, "tokenise", broken)
     with pytest.raises(ValueError, match="no such words"):
         act(policy)
     assert notes[-2:] == ["start vision", "finish vision"]

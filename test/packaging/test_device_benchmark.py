@@ -94,15 +94,19 @@ def test_every_launch_of_a_decision_is_counted(folders: dict[str, Path]) -> None
     """Else a kernel is missing in the table of where the time goes."""
     policy: Policy = load_policy(folders["2v-532-10"])
     graphs = policy._opened()
-    counted = calls_of(graphs.buckets[32])
-    plans = graphs.vision.describe_plan() + graphs.buckets[32].describe_plan()
+    counted = calls_of(graphs.buckets[32].graph)
+    plans = graphs.vision.describe_plan() + graphs.buckets[32].graph.describe_plan()
     assert sum(counted.values()) == sum(map(int, re.findall(r"launches: (\d+),", plans)))
     for call in counted:
         arrays = random_arrays(call, "cpu")
         call.kernel.validate({n: a for n, a in arrays.items() if a is not None} | dict(call.parameters))
         assert call.bytes > 0
     products = {call.product for call in counted if call.kernel.name == "matmul_gelu_mul"}
-    assert (10, 2 * SIZES["tiny"].dims.expert.mlp_dim, SIZES["tiny"].dims.expert.width) in products
+    assert (
+        10,
+        2 * SIZES["tiny"].dims.action_expert.mlp_dim,
+        SIZES["tiny"].dims.action_expert.width,
+    ) in products
     policy.close()
 
 

@@ -22,7 +22,8 @@ HORIZON = 4
 class StubPolicy:
     """Answers with the state it was given, repeated over the horizon; `think` replaces that answer."""
 
-    name = "stub"
+    name, origin = "stub", "nobody"
+    camera_rule = "present first"
     horizon = HORIZON
     action_names = None
 

@@ -156,7 +156,7 @@ def test_loading_errors_name_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(folder: str, **options: Any) -> None:
         raise CheckpointError("model.safetensors: tensor x is missing")
 
-    monkeypatch.setattr("flashrt_kernels.policy.load_policy", refuse)
+    monkeypatch.setattr("flashrt_kernels.loading.load_policy", refuse)
     config = NodeConfig.from_dict(parameters())
     with pytest.raises(ConfigError, match=r"tiny_pi05.*model\.safetensors: tensor x is missing"):
         load_policy_of(config)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint import PiCheckpoint, load_lerobot
 from flashrt_kernels.checkpoint.tokenizer import load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
@@ -40,7 +40,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load_with(folder: Path, name: str, data: bytes) -> LeRobotCheckpoint | CheckpointError:
+def load_with(folder: Path, name: str, data: bytes) -> PiCheckpoint | CheckpointError:
     """The outcome with `name` replaced, which is restored afterwards. Any other exception fails the test."""
     original = (folder / name).read_bytes()
     # A new file: the mapping of an earlier load must keep its own.
@@ -62,7 +62,7 @@ def test_truncated_files_are_refused(linked: Path, name: str, keep: float) -> No
     data = (linked / name).read_bytes()
     outcome = load_with(linked, name, data[: int(keep * len(data.rstrip()))])
     if name == "tokenizer.model":  # not read: tokenizer.json comes first
-        assert isinstance(outcome, LeRobotCheckpoint)
+        assert isinstance(outcome, PiCheckpoint)
     else:
         assert isinstance(outcome, CheckpointError)
         assert name.split("_config")[0] in str(outcome)

@@ -1,0 +1,267 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What openpi's checkpoints have in common, and which of its rules are not in their files.
+
+Source of the rules: openpi 15a9616, models/, transforms.py and training/config.py.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flashrt_kernels.checkpoint.config import (
+    IMAGES,
+    LONGEST,
+    MAX_PERIOD,
+    MIN_PERIOD,
+    FastConfig,
+    PolicyConfig,
+)
+from flashrt_kernels.checkpoint.dims import ModelDims
+from flashrt_kernels.checkpoint.fast import read_actions
+from flashrt_kernels.checkpoint.openpi_statistics import Statistics, read_statistics
+from flashrt_kernels.checkpoint.options import Options
+from flashrt_kernels.checkpoint.pi import CameraRule, DecodingRule, PiCheckpoint, PromptRule
+from flashrt_kernels.checkpoint.tensors import Unscanned
+from flashrt_kernels.checkpoint.tokenizer import check_vocabulary, find_tokenizer, load_tokenizer
+from flashrt_kernels.errors import CheckpointError
+
+_STEPS = 10
+_FAST = FastConfig(skip_tokens=128, max_decoding_steps=256, demands_prefix=True)
+_ARM_CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What openpi's code says of one policy type. tokens: of the prompt, at most."""
+
+    horizon: int
+    tokens: int
+    statistics: str
+    prompt: PromptRule
+    cameras: tuple[str, ...] = _ARM_CAMERAS
+    camera_rule: CameraRule = "fixed"
+    fast: FastConfig | None = None
+    decoding: DecodingRule | None = None
+
+
+_CLEAN = PromptRule(clean=True, lower=False, state=False)
+KINDS: Mapping[str, Kind] = {
+    "pi0": Kind(50, 48, "MEAN_STD", _CLEAN),
+    "pi05": Kind(50, 200, "QUANTILES", PromptRule(clean=True, lower=False, state=True)),
+    "pi0_fast": Kind(
+        32,
+        250,
+        "QUANTILES",
+        PromptRule(clean=True, lower=True, state=True),
+        cameras=("base_0_rgb", "base_1_rgb", "wrist_0_rgb"),
+        camera_rule="fixed, seen",
+        fast=_FAST,
+        decoding=DecodingRule(
+            bos_behind_padding=False, skipped_positions=1, ends_at_bar=False, lenient=False
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What openpi's own training configuration of a policy type and an asset says."""
+
+    horizon: int
+    state_in_prompt: bool | None = None
+    delta_actions: str | None = None
+
+
+_ALOHA = "6,-1,6,-1"
+_LIBERO = "physical-intelligence/libero"
+TRAININGS: Mapping[tuple[str, str], Training] = {
+    ("pi0", "droid"): Training(10),
+    ("pi05", "droid"): Training(15),
+    ("pi0_fast", "droid"): Training(10),
+    ("pi0", _LIBERO): Training(50, delta_actions="6,-1"),
+    ("pi05", _LIBERO): Training(10, state_in_prompt=False),
+    ("pi0_fast", _LIBERO): Training(10, delta_actions="6,-1"),
+    ("pi0", "trossen"): Training(50, delta_actions=_ALOHA),
+    ("pi05", "trossen"): Training(50, delta_actions=_ALOHA),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the weights of a folder say. horizon: None where no file says it. sizes: where `dims` are from."""
+
+    folder: Path
+    origin: str
+    policy_type: str
+    dims: ModelDims
+    action_width: int | None  # padded; None where actions are text
+    horizon: int | None
+    variants: tuple[str, str | None]
+
+
+# Called once everything else is known to fit.
+Weights = Callable[[], tuple[Mapping[str, Tensor], Unscanned | None]]
+
+
+def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
+    """The checkpoint, from what its weights and the user say and from openpi's own rules.
+
+    Raises `CheckpointError` naming file, key or option.
+    """
+    kind, dims = KINDS[found.policy_type], found.dims
+    statistics = read_statistics(found.folder, options.embodiment, kind.statistics)
+    training = TRAININGS.get((found.policy_type, statistics.asset))
+    notes = list(statistics.notes)
+    config = _config(found, kind, statistics, _horizon(found, kind, training, options, notes))
+    prompt = _prompt(found, kind, training, options, notes)
+    mask = _delta_mask(found.folder, config, training, options, notes)
+    text = load_tokenizer(find_tokenizer(found.folder, options.tokenizer))
+    check_vocabulary(text, found.folder, dims.vocab)
+    fast = kind.fast
+    actions = words = None
+    if fast is not None:
+        actions, words = read_actions(found.folder, options.fast_tokenizer, text, fast.skip_tokens)
+    tensors, unscanned = weights()
+    return PiCheckpoint(
+        folder=found.folder,
+        origin=found.origin,
+        policy_type=found.policy_type,
+        cameras=config.cameras,
+        camera_names={},
+        state_name="state",
+        state_dim=config.state_dim,
+        action_dim=config.action_dim,
+        horizon=config.chunk_size,
+        denoising_steps=config.num_inference_steps,
+        action_names=None,
+        tensors=tensors,
+        unscanned=unscanned,
+        notes=tuple(notes),
+        config=config,
+        dims=dims,
+        tokenizer=text,
+        state_norm=statistics.state,
+        action_norm=statistics.actions,
+        relative_action_mask=mask,
+        prompt=prompt,
+        time="accumulated",
+        image_filter="antialias",
+        camera_rule=kind.camera_rule,
+        fast=actions,
+        action_tokens=words,
+        decoding=kind.decoding,
+        fast_skip_tokens=fast.skip_tokens if fast else 0,
+        max_decoding_steps=fast.max_decoding_steps if fast else 0,
+    )
+
+
+def _config(found: Found, kind: Kind, statistics: Statistics, horizon: int) -> PolicyConfig:
+    state_dim, action_dim = len(statistics.state.offset), len(statistics.actions.offset)
+    width = found.action_width
+    for what, count in (("state", state_dim), ("actions", action_dim)):
+        if width is not None and count > width and (what == "actions" or not kind.prompt.state):
+            raise CheckpointError(
+                f"{found.folder}: the statistics of asset {statistics.asset} are of {count} {what}, expected "
+                f"at most {width}, the width of the policy"
+            )
+    size = found.dims.vision.image_size
+    return PolicyConfig(
+        chunk_size=horizon,
+        n_action_steps=horizon,
+        max_state_dim=width or state_dim,
+        max_action_dim=width or action_dim,
+        num_inference_steps=None if kind.fast else _STEPS,
+        image_resolution=(size, size),
+        tokenizer_max_length=kind.tokens,
+        min_period=MIN_PERIOD,
+        max_period=MAX_PERIOD,
+        empty_cameras=0,
+        cameras=tuple(IMAGES + name for name in kind.cameras),
+        state_dim=state_dim,
+        action_dim=action_dim,
+        action_names=None,
+        paligemma_variant=found.variants[0],
+        action_expert_variant=found.variants[1],
+        dtype="float32",
+        fast=kind.fast,
+    )
+
+
+def _horizon(found: Found, kind: Kind, training: Training | None, options: Options, notes: list[str]) -> int:
+    given = options.chunk_size
+    if given is not None and not 1 <= given <= LONGEST:
+        raise CheckpointError(f"{found.folder}: chunk_size is {given}, expected 1 to {LONGEST}")
+    if found.horizon is not None:
+        if given not in (None, found.horizon):
+            raise CheckpointError(
+                f"{found.folder}: chunk_size is {given}, but config.json says action_horizon = "
+                f"{found.horizon}"
+            )
+        return found.horizon
+    if given is not None:
+        return given
+    horizon = training.horizon if training else kind.horizon
+    notes.append(
+        f"no file says how many actions a chunk has: {horizon} as in openpi's configuration; chunk_size = N "
+        f"if it was trained with others"
+    )
+    return horizon
+
+
+def _prompt(
+    found: Found, kind: Kind, training: Training | None, options: Options, notes: list[str]
+) -> PromptRule:
+    given = options.state_in_prompt
+    if found.policy_type != "pi05":
+        if given not in (None, kind.prompt.state):
+            raise CheckpointError(
+                f"{found.folder}: state_in_prompt is {given}, expected {kind.prompt.state} as always with "
+                f"{found.policy_type}"
+            )
+        return kind.prompt
+    if given is None and training and training.state_in_prompt is not None:
+        given = training.state_in_prompt
+        notes.append(
+            f"state_in_prompt = {given}, as openpi trains with this asset (discrete_state_input); no file "
+            f"says it"
+        )
+    return kind.prompt if given in (None, True) else _CLEAN
+
+
+def _delta_mask(
+    folder: Path, config: PolicyConfig, training: Training | None, options: Options, notes: list[str]
+) -> NDArray[np.bool_] | None:
+    """[action_dim]; None where no action is an offset."""
+    if options.delta_actions is None:
+        usual = training.delta_actions if training else None
+        hint = f"; openpi trains with this asset with {usual}" if usual else ""
+        notes.append(
+            f"no file says which actions are offsets to the state: none is; delta_actions = 6,-1 would mean "
+            f"the first 6, but not the next{hint}"
+        )
+        return None
+    mask = bool_mask(options.delta_actions)
+    if mask is None or len(mask) > min(config.action_dim, config.state_dim):
+        raise CheckpointError(
+            f"{folder}: delta_actions is {options.delta_actions!r}, expected counts joined by commas, "
+            f"negative ones for actions that are no offsets, of at most {config.action_dim} actions and "
+            f"{config.state_dim} numbers of the state"
+        )
+    padded = np.zeros(config.action_dim, np.bool_)
+    padded[: len(mask)] = mask
+    return padded if padded.any() else None
+
+
+def bool_mask(text: str) -> NDArray[np.bool_] | None:
+    """openpi's make_bool_mask: "2,-1" → [True, True, False]. None where the text is no such list."""
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        return None
+    if any(abs(count) > LONGEST for count in counts):
+        return None
+    return np.array([count > 0 for count in counts for _ in range(abs(count))], np.bool_)

@@ -1,0 +1,217 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""Pi0-FAST: SigLIP views and a prompt → Gemma writes the action chunk as text, token by token."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from flashrt_kernels.checkpoint.layout import EMBEDDING, VLM
+from flashrt_kernels.checkpoint.pi import PiCheckpoint
+from flashrt_kernels.decoding import argmax, clear
+from flashrt_kernels.graph import Buffer, StaticGraph
+from flashrt_kernels.matmul import matmul
+from flashrt_kernels.models.gemma import Cache, PlainNorms, Span, block
+from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.paligemma import PaliGemma
+
+log = logging.getLogger(__name__)
+
+Head = Literal["full", "actions"]
+LOGITS, HEAD = "gen.logits", "embeddings of the words of actions"
+
+
+class Pi0Fast(PaliGemma):
+    """One loaded checkpoint: a graph for the prompt, and one for a token, replayed until a chunk is written.
+
+    The prompt's tokens lie at the end of its rows, behind the padding: the last row is always the one that
+    the first token follows from.
+    """
+
+    steps_tokens = True
+    marks = (LOGITS,)
+
+    def __init__(
+        self,
+        checkpoint: PiCheckpoint,
+        dtype: torch.dtype,
+        steps: None,
+        device: torch.device,
+        progress: Callable[[int, int], None] | None = None,
+        head: Head = "full",
+    ) -> None:
+        """steps: there are none.
+
+        head: `full` chooses among all words of the vocabulary, `actions` among those of a chunk only: faster,
+        and another text wherever the policy would have left that form.
+
+        Everything else as `PaliGemma`.
+        """
+        super().__init__(checkpoint, dtype, device, progress)
+        fast, words, rule = checkpoint.fast, checkpoint.action_tokens, checkpoint.decoding
+        assert fast is not None  # the reader has read all three
+        assert words is not None
+        assert rule is not None
+        self.fast, self.words, self.rule = fast, words, rule
+        self.limit = checkpoint.max_decoding_steps
+        self.bos_id = checkpoint.tokenizer.bos_id
+        self.stops = {words.bar} if rule.ends_at_bar else {words.bar, checkpoint.tokenizer.eos_id}
+        self.eps = self.dims.rms_eps
+        self.written = 0  # tokens of the last chunk
+        # Ids that the head chooses among, where these are not all.
+        self.chosen = None if head == "full" else self._action_ids()
+        if self.chosen is not None:
+            rows = torch.from_numpy(self.chosen).to(device)
+            self.weights.keep_matrix(HEAD, self.weights.once(EMBEDDING)[rows])
+        if rule.bos_behind_padding:
+            self.buckets = tuple(tokens + 1 for tokens in self.buckets)
+
+    def _action_ids(self) -> np.ndarray:
+        """Ascending, so that the first of equals stays first: FAST ids and what stands around them."""
+        fast = (self.words.top - i for i in range(self.fast.size))
+        return np.array(sorted({*fast, *self.words.prefix, *self.stops}), np.int64)
+
+    # ---- the graphs ----
+
+    def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
+        """Inputs `tokens`, `valid`, `positions`. Output `next` [1]. Keeps caches with room for the text."""
+        length = cameras * self.dims.vision.patches + tokens
+        x = g.borrow("prefix")[:length]
+        valid = g.input("valid", (length,), torch.bool)
+        positions = g.input("positions", (length,), torch.int32)
+        caches = self.caches(g, length + self.limit)
+        with g.section("prefix"):
+            ids = g.input("tokens", (tokens,), torch.int32)
+            g.mark("tokens", ids)
+            self.embed(g, ids, out=x[length - tokens :])
+            g.mark("prefix.embs", x)
+            span = Span(slice(0, length), self.rotation(g, positions), valid)
+            self._next(g, x, caches, span, "prefix")
+            for cache in caches:
+                for part in (cache.keys, cache.values):
+                    g.call(clear, out=part[length:])
+        for i, cache in enumerate(caches):
+            g.keep(f"kv.{i}.k", cache.keys, rewritable=True)
+            g.keep(f"kv.{i}.v", cache.values, rewritable=True)
+
+    def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
+        """Inputs `token`, `position`, `at` (tokens written so far), each [1], `valid`. Output `next` [1]."""
+        length = cameras * self.dims.vision.patches + tokens
+        rows = length + self.limit
+        ids = g.input("token", (1,), torch.int32)
+        position = g.input("position", (1,), torch.int32)
+        at = g.input("at", (1,), torch.int32)
+        valid = g.input("valid", (rows,), torch.bool)
+        caches = [Cache(g.borrow(f"kv.{i}.k"), g.borrow(f"kv.{i}.v")) for i in range(self.dims.vlm.depth)]
+        with g.section("decode"):
+            own = slice(length, rows)
+            span = Span(own, self.rotation(g, position), valid, settled=length, at=at)
+            self._next(g, self.embed(g, ids), caches, span, "decode")
+
+    def _next(self, g: StaticGraph, x: Buffer, caches: list[Cache], span: Span, label: str) -> None:
+        """x [tokens, width] through all layers; what follows the last token is the output `next`."""
+        w, norms = self.weights, PlainNorms(g, self.weights, self.eps)
+        rows = x.shape[0]
+        for i, cache in enumerate(caches):
+            only = slice(rows - 1, rows) if i == len(caches) - 1 else None
+            x = block(g, w, f"{VLM}layers.{i}.", self.dims.vlm, x, norms, cache, span, only=only)
+            g.mark(f"{label}.layer{i}", x)
+        h, _ = norms(VLM + "norm", x)
+        head = w.matrix(g, EMBEDDING) if self.chosen is None else w.kept(g, HEAD)
+        logits = g.call(matmul, x=h, weight=head, out_dtype=torch.float32)
+        g.mark(f"{label}.logits", logits)
+        g.output("next", g.call(argmax, logits=logits))
+
+    # ---- a decision ----
+
+    def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
+        """As of every Pi policy, and a BOS behind it where the policy was trained with one."""
+        behind = [self.bos_id] if self.rule.bos_behind_padding else []
+        return [*super().tokenise(instruction, state)[: self.buckets[-1] - len(behind)], *behind]
+
+    def write_inputs(
+        self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray
+    ) -> None:
+        tokens, valid, positions = g.host("tokens"), g.host("valid"), g.host("positions")
+        text = valid.size - tokens.size
+        tokens[: tokens.size - len(ids)] = self.pad_id
+        tokens[tokens.size - len(ids) :] = ids
+        self.write_images(valid, present)
+        valid[text : valid.size - len(ids)] = False
+        valid[valid.size - len(ids) :] = True
+        positions[:] = np.cumsum(valid) - 1
+
+    def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
+        """Writes the chunk token by token. timings: `decode`, all tokens. taps: LOGITS of every token but the
+        first, [tokens − 1, vocabulary]."""
+        start = time.perf_counter()
+        ids, logits = self.write(bucket, LOGITS in taps)
+        timings = {"decode": 1e3 * (time.perf_counter() - start)}
+        actions = self.action_norm.unnormalise(self.read(ids))
+        if self.relative is not None:
+            actions += np.where(self.relative, state[: len(self.relative)], np.float32(0))
+        return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
+
+    def read(self, ids: Sequence[int]) -> np.ndarray:
+        """Written ids → normalised chunk [horizon, action_dim]; zeros, and a warning, for what is none.
+
+        Sources: lerobot 0.6.1 (detokenize_actions), openpi 15a9616 (FASTTokenizer.extract_actions).
+        """
+        shape = (self.config.chunk_size, self.config.action_dim)
+        found = self.words.read(ids)
+        try:
+            count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
+        except ValueError as error:
+            problem = f"words that are no actions: {error}"
+        else:
+            fits = self.rule.lenient or count == expected
+            problem = "" if fits else f"{count} coefficients, expected {expected}"
+        if problem:
+            log.warning(
+                "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem
+            )
+            return np.zeros(shape, np.float32)
+        return self.fast.decode(found, *shape)
+
+    def write(
+        self, bucket: Bucket, tap: bool = False, text: Sequence[int] | None = None
+    ) -> tuple[list[int], list[np.ndarray]]:
+        """Greedy ids behind the prompt of `bucket.graph`, which was replayed; with `tap` also logits.
+
+        text: ids that are written in place of the policy's own, to compare logits.
+        """
+        assert bucket.step is not None
+        step, valid = bucket.step, bucket.step.host("valid")
+        prompt = bucket.graph.host("valid")
+        length, count = prompt.size, int(prompt.sum())
+        valid[:length], valid[length:] = prompt, False
+        ids = [self._id(bucket.graph)]
+        logits: list[np.ndarray] = []
+        limit = self.limit if text is None else len(text)
+        while len(ids) < limit and (text is not None or ids[-1] not in self.stops):
+            written = len(ids) - 1
+            if text is not None:
+                ids[written] = text[written]
+            step.host("token")[0] = ids[-1]
+            step.host("at")[0] = written
+            step.host("position")[0] = count + written + self.rule.skipped_positions
+            valid[length + written] = True
+            copies = step.replay(("decode.logits",) if tap else ())
+            logits += copies.values()
+            ids.append(self._id(step))
+        self.written = len(ids)
+        return ids, logits
+
+    def _id(self, graph: StaticGraph) -> int:
+        """What the head of a replayed graph has chosen."""
+        index = int(graph.read("next")[0])
+        return index if self.chosen is None else int(self.chosen[index])
+
+    def describe(self) -> str:
+        words = "all words" if self.chosen is None else f"{len(self.chosen)} words of actions only"
+        return f"{super().describe()}, at most {self.limit} tokens, chosen among {words}"
