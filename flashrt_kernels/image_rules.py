@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -99,17 +100,6 @@ class Stage:
         window = window_of(rows, columns, self.square, self.crop, self.crop_size)
         return result_size(window.rows, window.columns, self.fitting, self.edge, self.height, self.width)
 
-    def problem(self, rows: int, columns: int) -> str | None:
-        """Why an image of this size cannot be resized, in words."""
-        height, width = self.size(rows, columns)
-        if min(height, width) < 1:
-            return "a wider or higher one"
-        if max(rows / height, columns / width) > MOST_SHRINK:
-            return f"at most {MOST_SHRINK} times the {width}×{height} that it is resized to"
-        if height > self.height or width > self.width:
-            return f"one that becomes at most {self.width}×{self.height}, not {width}×{height}"
-        return None
-
     def describe(self) -> str:
         to = {
             "stretch": f"to {self.width}×{self.height}",
@@ -147,18 +137,29 @@ class Staged:
         g.call(resize_to_patches, pixels=pixels, info=info, out=out, filter="none", **size)
 
     def problem(self, height: int, width: int) -> str | None:
-        size = before = (height, width)
+        sizes = [(height, width)]
         for stage in self.stages:
-            if wanted := stage.problem(*size):
-                return f"is {width}×{height}; expected {wanted}"
-            before, size = size, stage.size(*size)
-        trained = self.final(*before) if self.final else (self.height, self.width)
-        if trained != (self.height, self.width):
+            sizes.append(stage.size(*sizes[-1]))
+        came = f"is {width}×{height}"
+        if min(min(size) for size in sizes) < 1:
+            return f"{came}; expected a wider or higher one"
+        trained = self.final(*sizes[-2]) if self.final else (self.height, self.width)
+        if trained != (self.height, self.width) or not self.has_room(sizes[1:]):
             return (
-                f"is {width}×{height}, which makes {self.grid(*trained)} patches; this policy was loaded for "
+                f"{came}, which makes {self.grid(*trained)} patches; this policy was loaded for "
                 f"{self.grid(self.height, self.width)}: pass image_size=({height}, {width}) when loading it"
             )
+        for before, after in pairwise(sizes):
+            if max(before[0] / after[0], before[1] / after[1]) > MOST_SHRINK:
+                return (
+                    f"{came}; expected at most {MOST_SHRINK} times the {after[1]}×{after[0]} that it becomes"
+                )
         return None
+
+    def has_room(self, sizes: list[tuple[int, int]]) -> bool:
+        """Whether the results of all stages fit into their buffers."""
+        rooms = zip(self.stages, sizes, strict=True)
+        return all(height <= stage.height and width <= stage.width for stage, (height, width) in rooms)
 
     def grid(self, height: int, width: int) -> str:
         """Patches across × down."""

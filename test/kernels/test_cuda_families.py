@@ -15,6 +15,8 @@ from flashrt_kernels import GraphError
 from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
 from flashrt_kernels.graph import StaticGraph
+from flashrt_kernels.image_rules import Fit, ImageRule, openpi
+from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17
 from flashrt_kernels.loading import PRECISIONS, load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
@@ -149,3 +151,32 @@ def test_a_weight_that_the_graph_may_write_is_refused() -> None:
                 second.call(matmul, x=x, weight=weight)
         else:
             second.call(matmul, x=x, weight=weight)
+
+
+RULES: dict[str, ImageRule] = {
+    "LeRobot": Fit(224, 224, 14),
+    "SmolVLA": Fit(512, 512, 16, place="end"),
+    "openpi": openpi(224, 224, 14),
+    "GR00T N1.6": groot_n16(GrootImages(shortest_image_edge=256, crop_fraction=0.95), camera_size=(480, 640)),
+    "GR00T N1.7": groot_n17(GrootImages((256, 256), (230, 230), use_albumentations=False)),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_an_image_rule_can_be_made(rule: str) -> None:
+    """Else a camera's images stop at a wrong argument on the robot; every GPU takes the same launches."""
+    made, chosen = [], RULES[rule]
+    for capability in ((8, 0), (9, 0)):
+        backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**OPTIONS)))
+        g = StaticGraph(rule, backend)
+        out = g.buffer("patches", (chosen.rows, (3 * chosen.patch**2 + 7) // 8 * 8), torch.bfloat16)
+        pixels, info = g.input("pixels", (480 * 640 * 3,), torch.uint8), g.input("info", (4,), torch.int32)
+        chosen.compose(g, pixels, info, out)
+        g.output("patches", out)
+        g.plan()
+        check_launches(backend.made)
+        made.append([launch.name for launch in backend.made])
+    assert made[0] == made[1]
+    assert made[0][-1] == f"resize_{'bilinear' if isinstance(chosen, Fit) else 'none'}"
+    assert all(name.startswith("resample_") for name in made[0][:-1])
