@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashrt_kernels.errors import (
     CheckpointError,
+    DecisionError,
     DeviceError,
     GraphError,
     KernelBuildError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointError",
     "Chunk",
+    "DecisionError",
     "DeviceError",
     "GraphError",
     "KernelBuildError",

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE
 from flashrt_kernels.checkpoint.random_weights import StoredTensor, write_random
 from flashrt_kernels.checkpoint.recipe import (
+    FAST_IDS,
     MAX_DIM,
     SIZES,
     WIDEST,
@@ -102,6 +104,8 @@ def stored_tensors(recipe: Recipe) -> list[StoredTensor]:
     mixed = recipe.stored_dtype == "bfloat16"
     stored = []
     for spec in FORMATS[recipe.policy].tensors(dims, MAX_DIM, MAX_DIM):
+        if recipe.policy == "pi0_fast" and spec.key == layout.EMBEDDING:
+            spec = replace(spec, loud=FAST_IDS)
         key = layout.LM_HEAD if spec.key == layout.EMBEDDING else spec.key
         stored.append(
             StoredTensor("model." + key, spec, torch.bfloat16 if mixed and spec.bf16 else torch.float32)

@@ -35,12 +35,16 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor: canonical key, shape, what it is, and whether LeRobot's bf16 policies store it in bf16."""
+    """One tensor: canonical key, shape, what it is, and whether LeRobot's bf16 policies store it in bf16.
+
+    loud: rows that stand out among random weights, from one to another.
+    """
 
     key: str
     shape: tuple[int, ...]
     kind: Kind
     bf16: bool = False
+    loud: tuple[int, int] = (0, 0)
 
     @property
     def fan_in(self) -> int:

@@ -30,6 +30,7 @@ _STEPS = 10
 _EPS = 1e-8
 # Of Pi0-FAST: tokens of a chunk at most, and ids at the end of data/tokenizer_tiny that actions leave free.
 _MAX_TEXT, _SKIP = 256, 8
+FAST_IDS = (_TINY_VOCAB - _SKIP - 96, _TINY_VOCAB - _SKIP)  # of data/fast_tokenizer_tiny in that vocabulary
 
 
 @dataclass(frozen=True)

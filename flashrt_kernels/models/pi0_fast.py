@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -14,13 +13,12 @@ import torch
 from flashrt_kernels.checkpoint.layout import EMBEDDING, VLM
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.decoding import argmax, clear
+from flashrt_kernels.errors import DecisionError
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.gemma import Cache, PlainNorms, Span, block
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.paligemma import PaliGemma
-
-log = logging.getLogger(__name__)
 
 Head = Literal["full", "actions"]
 LOGITS, HEAD = "gen.logits", "embeddings of the words of actions"
@@ -159,7 +157,10 @@ class Pi0Fast(PaliGemma):
         return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
-        """Written ids → normalised chunk [horizon, action_dim]; zeros, and a warning, for what is none.
+        """Written ids → normalised chunk [horizon, action_dim].
+
+        Raises DecisionError for a text without actions, where the training code goes on with zeros, the mean
+        of its data: an arm must not move there because a policy babbles.
 
         Sources: lerobot 0.6.1 (detokenize_actions), openpi 15a9616 (FASTTokenizer.extract_actions).
         """
@@ -174,11 +175,10 @@ class Pi0Fast(PaliGemma):
             problem = "" if fits else f"{count} coefficients, expected {expected}"
         if self.demands_prefix and not self.words.begins(ids):
             problem = "a text that does not begin with `Action: `"
+        if not found:
+            problem = "a text without actions"
         if problem:
-            log.warning(
-                "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem
-            )
-            return np.zeros(shape, np.float32)
+            raise DecisionError(f"pi0_fast wrote {problem}")
         return self.fast.decode(found, *shape)
 
     def write(

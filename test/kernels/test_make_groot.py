@@ -72,7 +72,7 @@ def test_ranges_are_those_of_the_robot(tmp_path: Path) -> None:
     loaded = load_groot(make_checkpoint(tmp_path / "out", recipe))
     decoded = loaded.decode(np.full((8, 128), 3, np.float32), np.zeros(2, np.float32))
     assert decoded[0].tolist() == [1.0, 5.0]
-    assert loaded.normalise_state(np.float32([0, 1.5])).tolist() == [0.0, 1.0]
+    assert loaded.normalise_state(np.array([0, 1.5], np.float32)).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

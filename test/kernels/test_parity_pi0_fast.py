@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashrt_kernels import ObservationError, Policy
+from flashrt_kernels import DecisionError, ObservationError, Policy
 from flashrt_kernels.models.model import Bucket
 from flashrt_kernels.models.pi0_fast import LOGITS, Pi0Fast
 from test.kernels.parity import Oracle, as_image, assert_close, decide, load, read_oracle
@@ -88,18 +88,19 @@ def test_reading_a_text(policies: dict[str, Policy]) -> None:
     assert_close(model.action_norm.unnormalise(normalised), oracle.tensors["fast.decoded_unnormalized"][0])
 
 
-def test_words_that_are_no_actions_give_a_chunk_of_zeros(
-    policies: dict[str, Policy], caplog: pytest.LogCaptureFixture
-) -> None:
-    """As LeRobot does; whoever reads the log learns that the policy babbled."""
+def test_R42_a_text_without_actions_is_no_chunk(policies: dict[str, Policy]) -> None:
+    """The training code goes on with zeros, the mean of its data: an arm would move there."""
     model = model_of(policies[TRAINED])
     beyond = model.words.top + 2  # the one in between is `|`
-    assert not model.read([*model.words.prefix, beyond, model.words.bar]).any()
-    assert "words that are no actions" in caplog.text
-    word = model.words.top - 5
-    assert model.read([*model.words.prefix, word, model.words.bar]).any()
-    assert not model.read([word, model.words.bar]).any()
-    assert "does not begin with `Action: `" in caplog.text
+    word, bar, prefix = model.words.top - 5, model.words.bar, model.words.prefix
+    assert model.read([*prefix, word, bar]).any()
+    for text, problem in (
+        ([*prefix, beyond, bar], "words that are no actions"),
+        ([word, bar], "does not begin with `Action: `"),
+        ([*prefix, bar], "a text without actions"),
+    ):
+        with pytest.raises(DecisionError, match=f"pi0_fast wrote .*{problem}"):
+            model.read(text)
 
 
 def test_nothing_is_read_that_this_decision_did_not_write(policies: dict[str, Policy]) -> None:

@@ -100,7 +100,7 @@ def write_parameters(folder: Path, **more: Any) -> Path:
 class StubPolicy:
     """A policy that takes `seconds` for a decision."""
 
-    name = "stub"
+    name, origin, camera_rule = "stub", "nobody", "present first"
     cameras = ("observation.images.top", "observation.images.wrist")
     state_dim = action_dim = 5
     action_names = None
