@@ -51,7 +51,9 @@ class PolicyGraphs:
         if not graphs:
             return
         layouts = [graph.layout() for graph in graphs]
-        memory = self._backend.allocate(max(p.bytes for p in layouts), max(p.front for p in layouts))
+        front = max(p.front for p in layouts)
+        memory = self._backend.allocate(max(p.bytes for p in layouts), front)
+        memory.host[:front].zero_()  # what warms up before anything was written must find valid token ids
         for graph in graphs:
             graph.plan(memory=memory)
 

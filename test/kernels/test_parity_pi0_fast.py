@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashrt_kernels import DecisionError, ObservationError, Policy
+from flashrt_kernels import DecisionError, ObservationError, Policy, arena
 from flashrt_kernels.models.model import Bucket
 from flashrt_kernels.models.pi0_fast import LOGITS, Pi0Fast
 from test.kernels.parity import Oracle, as_image, assert_close, decide, load, read_oracle
@@ -163,3 +163,18 @@ def test_noise_and_steps_are_refused(policies: dict[str, Policy]) -> None:
         )
     with pytest.raises(ValueError, match="pi0_fast has no such steps"):
         load(TRAINED, num_inference_steps=5)
+
+
+def test_warming_up_needs_nothing_of_a_decision_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is full of something when a robot starts: as a token's id it would be outside the vocabulary."""
+    allocate = arena.allocate
+
+    def full(*arguments: Any, **options: Any) -> arena.Memory:
+        memory = allocate(*arguments, **options)
+        memory.arena.fill_(0x7F)
+        return memory
+
+    monkeypatch.setattr(arena, "allocate", full)
+    policy, lines = load(TRAINED), list[str]()
+    policy.warm_up(lines.append)
+    assert len(lines) == 1
