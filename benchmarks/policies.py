@@ -23,12 +23,12 @@ import torch
 from rich.console import Console
 
 from benchmarks.device import machine
-from benchmarks.device.policies import POLICIES, Gate, PolicyCase, backend_of, observations, timed
+from benchmarks.device.policies import POLICIES, Gate, PolicyCase, backend_of, observations, recipe_of, timed
 from benchmarks.device.report import percentiles
 from benchmarks.device.timing import Sensors, load
 from benchmarks.run import write
 from flashrt_kernels import load_policy
-from flashrt_kernels.make_checkpoint import random_checkpoint
+from flashrt_kernels.make_checkpoint import make_checkpoint
 
 RESULT = Path(__file__).resolve().parent / "results" / "policies.json"
 LOAD_S, LEAST = 5.0, 20
@@ -38,7 +38,7 @@ def measure(
     case: PolicyCase, size: str, workdir: Path, seconds: float, device: torch.device
 ) -> dict[str, Any]:
     """One policy: its checkpoint, gate and samples."""
-    folder = random_checkpoint(case.policy, workdir / case.key, size=size, views=case.views)
+    folder = make_checkpoint(workdir / case.key, recipe_of(case, size))
     start = time.perf_counter()
     policy = load_policy(folder, device=backend_of(device), precision="bf16")
     ready_s = time.perf_counter() - start

@@ -126,7 +126,7 @@ class Policy:
         start = time.perf_counter()
         present = self._write_images(graphs.vision, dict.fromkeys(self.bound, image))
         state = np.zeros(self.state_dim, np.float32)
-        ids = self._model.tokenise("", state)
+        ids = self._model.tokenise("warm up", state)  # some policies refuse to go without words
         self._model.write_inputs(bucket.graph, ids, present, state)
         if self._model.noise_shape is not None:
             bucket.graph.write("noise", seeded_noise(0, 0, self._model.noise_shape))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from flashrt_kernels.kernel import FLOAT, FLOAT32, INT32, In, Out, kernel
+from flashrt_kernels.kernel import FLOAT, FLOAT32, INT32, In, InOut, Out, kernel
 
 
 @kernel(
@@ -51,6 +51,19 @@ def rope_table_axes(
 def rope(x: torch.Tensor, table: torch.Tensor, out: torch.Tensor, *, heads: int, head_dim: int) -> None:
     """Rotate every head of x by the row of `table` (from rope_table)."""
     rotate(x, table, out, heads, head_dim)
+
+
+@kernel(
+    qkv=InOut("rows 3*heads*head_dim", FLOAT),
+    table=In("rows head_dim", FLOAT32),
+    multiples=[("head_dim", "2")],
+)
+def rope_qk(qkv: torch.Tensor, table: torch.Tensor, *, heads: int, head_dim: int) -> None:
+    """Rotate q and k of a fused projection [q | k | v] where they lie: in front of `self_attention`."""
+    for x in qkv.chunk(3, dim=1)[:2]:
+        turned = torch.empty_like(x, memory_format=torch.contiguous_format)
+        rotate(x, table, turned, heads, head_dim)
+        x.copy_(turned)
 
 
 @kernel(

@@ -37,6 +37,9 @@ def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | No
         embodiment=config.embodiment or None,
         fast_tokenizer=config.fast_tokenizer or None,
         delta_actions=config.delta_actions or None,
+        head=config.head,
+        chunk_size=config.chunk_size or None,
+        state_in_prompt=config.state_in_prompt,
         pad_prompt_state=config.pad_prompt_state or None,
         image_size=config.image_size,
     )

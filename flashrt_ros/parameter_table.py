@@ -81,6 +81,21 @@ PARAMETERS: Final = (
         "",
         "openpi only: which actions are offsets to the state: 6,-1 is the first six of seven.",
     ),
+    Parameter("chunk_size", "int", 0, "openpi only: actions of a chunk; 0 = its default.", low=0, high=10000),
+    Parameter(
+        "state_in_prompt",
+        "string",
+        "",
+        "openpi's Pi0.5 only: whether the prompt holds the state; empty = its default.",
+        choices=("", "true", "false"),
+    ),
+    Parameter(
+        "head",
+        "string",
+        "full",
+        "actions: Pi0-FAST chooses among the words of a chunk only, which is faster.",
+        choices=("full", "actions"),
+    ),
     Parameter("pad_prompt_state", "bool", False, "LeRobot 0.4 only: the prompt holds the padded state."),
     Parameter(
         "image_size",

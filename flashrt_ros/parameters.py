@@ -85,6 +85,9 @@ class NodeConfig:
     fast_tokenizer: str
     embodiment: str
     delta_actions: str
+    chunk_size: int
+    state_in_prompt: bool | None
+    head: str
     pad_prompt_state: bool
     image_size: tuple[int, int] | None  # (height, width)
     device: str
@@ -122,6 +125,7 @@ class NodeConfig:
         _refuse_unknown(given, table)
         values = {name: read_value(row, given) for name, row in table.items()}
         own = {name: values[name] for name in rows if name not in lists}
+        own["state_in_prompt"] = {"": None, "true": True, "false": False}[own["state_in_prompt"]]
         own["image_size"] = _image_size(own["image_size"])
         own["action_names"] = own["action_names"] or lists["joint_names"]
         cameras = tuple(_camera(name, values) for name in lists["cameras"])

@@ -14,12 +14,14 @@ import numpy as np
 import torch
 
 from benchmarks.device.gate import LIMIT, MARGIN, error
-from benchmarks.device.inputs import picture
+from benchmarks.device.inputs import CAMERAS, picture
 from benchmarks.device.reference import ReferenceBackend
 from flashrt_kernels import Policy, load_policy
 from flashrt_kernels.backend import Backend
-from flashrt_kernels.models.pi0_fast import LOGITS, Pi0Fast
+from flashrt_kernels.checkpoint.recipe import Recipe
+from flashrt_kernels.models.pi0_fast import LOGITS
 
+FIRST = "prefix.logits"  # of the first word that Pi0-FAST writes
 CHECKED = 3  # observations that the gate looks at
 INSTRUCTIONS = (
     "pick up the red block and put it into the box on the left",
@@ -79,6 +81,11 @@ POLICIES = {
 }
 
 
+def recipe_of(case: PolicyCase, size: str) -> Recipe:
+    """As its writer would store it, with weights that carry a signal."""
+    return Recipe(policy=case.policy, size=size, seed=7, cameras=CAMERAS[: case.views])
+
+
 @dataclass(frozen=True, eq=False)
 class Observed:
     """One observation. images uint8 [480, 640, 3] by camera; state [D] in robot units."""
@@ -126,19 +133,19 @@ class Gate:
         self.fp32 = load_policy(folder, device=ReferenceBackend(device), precision="fp32")
 
     def check(self, found: Sequence[Observed]) -> dict[str, Any]:
-        """Errors by kind, how far disturbances move the actions, and whether all limits hold."""
-        errors: dict[str, list[float]] = {kind: [] for kind in (*self.case.compared, "actions")}
+        """Errors by kind, how far disturbances move the result, and whether all limits hold."""
+        errors: dict[str, list[float]] = {kind: [] for kind in (*self.case.compared, "result")}
         same = True
         for observed in found[:CHECKED]:
-            ours, plain, want = self._outputs(observed)
-            same = same and np.array_equal(ours["actions"][0], plain)
+            ours, want = self._outputs(observed)
+            same = same and np.array_equal(ours["result"][0], self._result(self.ours, observed))
             for kind, arrays in want.items():
                 errors[kind] += [error(a, b) for a, b in zip(ours[kind], arrays, strict=True)]
         worst = {kind: max(values) for kind, values in errors.items()}
         moved = self._moved(found)
         return {
             "passed": all(worst[kind] <= LIMIT for kind in self.case.compared)
-            and all(change > MARGIN * worst["actions"] for change in moved.values())
+            and all(change > MARGIN * worst["result"] for change in moved.values())
             and same,
             "worst": {kind: round(value, 6) for kind, value in worst.items()},
             "moved": {name: round(value, 5) for name, value in moved.items()},
@@ -149,14 +156,16 @@ class Gate:
     def close(self) -> None:
         self.fp32.close()
 
-    def _outputs(
-        self, observed: Observed
-    ) -> tuple[dict[str, list[np.ndarray]], np.ndarray, dict[str, list[np.ndarray]]]:
-        """(ours with taps, our actions without, the reference's) of one observation."""
-        plain = self.ours.decide(**observed.given()).actions
+    def _result(self, policy: Policy, observed: Observed) -> np.ndarray:
+        """What an observation leads to: the actions; where these are text, the logits of its first word."""
         if self.case.policy == "pi0_fast":
-            ours, want = self._texts(observed)
-            return {"logits": [ours], "actions": [plain]}, plain, {"logits": [want]}
+            return policy.decide(**observed.given(), taps=[FIRST]).taps[FIRST]
+        return policy.decide(**observed.given()).actions
+
+    def _outputs(self, observed: Observed) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:
+        """(ours, the reference's) by kind, from a replay with taps."""
+        if self.case.policy == "pi0_fast":
+            return self._texts(observed)
         outputs = []
         for policy in (self.ours, self.fp32):
             marks = {
@@ -165,21 +174,20 @@ class Gate:
             }
             chunk = policy.decide(**observed.given(), taps=[m for found in marks.values() for m in found])
             taken = {kind: [chunk.taps[mark] for mark in found] for kind, found in marks.items()}
-            outputs.append({**taken, "actions": [chunk.actions]})
-        return outputs[0], plain, outputs[1]
+            outputs.append({**taken, "result": [chunk.actions]})
+        return outputs[0], outputs[1]
 
-    def _texts(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
+    def _texts(self, observed: Observed) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:
         """Logits of both for one text, that of ours: a token that differs would change all that follow."""
-        logits, text = [], None
+        outputs, text = [], None
         for policy in (self.ours, self.fp32):
             model: Any = policy._model
-            assert isinstance(model, Pi0Fast)
-            policy.decide(**observed.given())
+            first = self._result(policy, observed)
             ids = model.tokenise(observed.instruction, observed.state)
             written, found = model.write(policy._opened().holding(len(ids)), tap=True, text=text)
             text = text or written
-            logits.append(np.concatenate(found))
-        return logits[0], logits[1]
+            outputs.append({"logits": found or [first], "result": [first]})
+        return outputs[0], outputs[1]
 
     def _moved(self, found: Sequence[Observed]) -> dict[str, float]:
         """Relative change of the actions when one thing of an observation is another."""
@@ -193,8 +201,8 @@ class Gate:
         if len(names) > 1:
             turned = dict(zip(names, [first.images[name] for name in reversed(names)], strict=True))
             changed["cameras"] = replace(first, images=turned)
-        base = self.ours.decide(**first.given()).actions
-        return {name: error(self.ours.decide(**o.given()).actions, base) for name, o in changed.items()}
+        base = self._result(self.ours, first)
+        return {name: error(self._result(self.ours, o), base) for name, o in changed.items()}
 
 
 def timed(policy: Policy, found: Sequence[Observed], seconds: float, least: int) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.origins import ORIGINS, load_checkpoint
 from flashrt_kernels.checkpoint.pi import DecodingRule, PiCheckpoint, PromptRule
+from flashrt_kernels.checkpoint.smolvla import SmolVLACheckpoint, load_smolvla
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "PiCheckpoint",
     "PolicyConfig",
     "PromptRule",
+    "SmolVLACheckpoint",
     "Tokenizer",
     "VisionDims",
     "load_checkpoint",
     "load_lerobot",
+    "load_smolvla",
 ]

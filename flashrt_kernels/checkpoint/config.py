@@ -79,9 +79,9 @@ def read_config(folder: Path, known_types: tuple[str, ...]) -> tuple[str, Policy
         min_period=fields.positive("min_period") if flow else MIN_PERIOD,
         max_period=fields.positive("max_period") if flow else MAX_PERIOD,
         empty_cameras=fields.integer("empty_cameras", 0, 64, default=0),
-        cameras=_cameras(fields),
-        state_dim=_width(fields, "input_features", STATE, "STATE"),
-        action_dim=_width(fields, "output_features", ACTION, "ACTION"),
+        cameras=camera_slots(fields),
+        state_dim=feature_width(fields, "input_features", STATE, "STATE"),
+        action_dim=feature_width(fields, "output_features", ACTION, "ACTION"),
         action_names=fields.strings("action_feature_names", default=None),
         paligemma_variant=fields.string("paligemma_variant", choices=tuple(GEMMA_VARIANTS)),
         action_expert_variant=_expert(fields) if flow else None,
@@ -125,7 +125,7 @@ def _feature_type(features: Fields, name: str) -> str:
     return features.child(name).string("type", choices=_FEATURE_TYPES)
 
 
-def _cameras(fields: Fields) -> tuple[str, ...]:
+def camera_slots(fields: Fields) -> tuple[str, ...]:
     """VISUAL features in order; LeRobot appends `empty_camera_i` unless a saved config already has it."""
     features = fields.child("input_features")
     cameras = {name: None for name in features if _feature_type(features, name) == "VISUAL"}
@@ -138,7 +138,8 @@ def _cameras(fields: Fields) -> tuple[str, ...]:
     return tuple(cameras)
 
 
-def _width(fields: Fields, group: str, name: str, expected_type: str) -> int:
+def feature_width(fields: Fields, group: str, name: str, expected_type: str) -> int:
+    """Numbers of one state or action."""
     features = fields.child(group)
     feature = features.child(name)
     feature.string("type", choices=(expected_type,))

@@ -104,9 +104,9 @@ def read_dims(folder: Path, vlm_variant: str, expert_variant: str | None, image_
         return released_dims(vlm_variant, expert_variant, image_size)
     fields = read_json(path)
     dims = ModelDims(
-        vision=_vision(fields.child("vision"), image_size),
-        vlm=_gemma(fields.child("vlm")),
-        expert=None if expert_variant is None else _gemma(fields.child("expert")),
+        vision=read_vision(fields.child("vision"), image_size),
+        vlm=read_gemma(fields.child("vlm")),
+        expert=None if expert_variant is None else read_gemma(fields.child("expert")),
         vocab=fields.integer("vocab", 1, 10 * _WIDEST),
         rms_eps=fields.positive("rms_eps", default=1e-6),
         rope_theta=fields.positive("rope_theta", default=10_000.0),
@@ -115,7 +115,8 @@ def read_dims(folder: Path, vlm_variant: str, expert_variant: str | None, image_
     return dims
 
 
-def _vision(fields: Fields, image_size: int) -> VisionDims:
+def read_vision(fields: Fields, image_size: int) -> VisionDims:
+    """SigLIP's sizes. image_size: in pixels, of config.json. Raises `CheckpointError` for what cannot be."""
     fields.string("hidden_act", choices=("gelu_pytorch_tanh",), default="gelu_pytorch_tanh")
     dims = VisionDims(
         hidden_size=fields.integer("hidden_size", 1, _WIDEST),
@@ -136,7 +137,7 @@ def _vision(fields: Fields, image_size: int) -> VisionDims:
         problem = f"is {dims.image_size}, expected a multiple of patch_size = {dims.patch_size}"
         raise fields.error("image_size", problem)
     if dims.image_size != image_size:
-        problem = f"is {dims.image_size}, expected {image_size} as image_resolution of config.json says"
+        problem = f"is {dims.image_size}, expected {image_size}, the size of images in config.json"
         raise fields.error("image_size", problem)
     return dims
 
@@ -154,7 +155,8 @@ def gemma_problems(dims: GemmaDims) -> Iterator[tuple[str, str]]:
         )
 
 
-def _gemma(fields: Fields) -> GemmaDims:
+def read_gemma(fields: Fields) -> GemmaDims:
+    """Sizes of one stack. Raises `CheckpointError` for what kernels cannot take."""
     dims = GemmaDims(
         width=fields.integer("width", 2, _WIDEST),
         depth=fields.integer("depth", 1, _DEEPEST),

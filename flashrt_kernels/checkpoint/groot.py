@@ -17,7 +17,7 @@ from flashrt_kernels.checkpoint.groot_isaac import read_isaac
 from flashrt_kernels.checkpoint.groot_lerobot import read_lerobot_groot
 from flashrt_kernels.checkpoint.groot_processing import GrootImages, GrootProcessing
 from flashrt_kernels.checkpoint.groot_prompt import GrootPrompt, PromptIds, load_prompt
-from flashrt_kernels.checkpoint.groot_weights import read_weights
+from flashrt_kernels.checkpoint.groot_weights import read_groot_weights
 from flashrt_kernels.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
@@ -159,10 +159,17 @@ def load_groot(
     contradictory or unreadable; the small files are checked before the weights are opened.
     """
     place = Path(folder).expanduser()
+    if image_size is not None and not _is_size(image_size):
+        raise CheckpointError(f"image_size is {image_size!r}, expected (height, width) in pixels")
     try:
         return _load(place, tokenizer, embodiment, scan, image_size)
     except OSError as error:  # permissions, a disk that fails, names that are too long
         raise CheckpointError(f"{place}: cannot be read: {error}") from error
+
+
+def _is_size(value: object) -> bool:
+    pair = isinstance(value, tuple | list) and len(value) == 2
+    return pair and all(type(edge) is int and 0 < edge < 1 << 16 for edge in value)  # type: ignore[attr-defined]
 
 
 def _load(
@@ -183,7 +190,7 @@ def _load(
     prompts = load_prompt(version, folder, tokenizer, processing.formalise)
     prompts.frame(len(processing.cameras))
     sizes = _lerobot_sizes(config) if lerobot else config
-    dims, tensors, unscanned = read_weights(folder, version, sizes, scan)
+    dims, tensors, unscanned = read_groot_weights(folder, version, sizes, scan)
     _check_fit(folder, dims, processing, prompts)
     return GrootCheckpoint(
         folder=folder,

@@ -23,6 +23,7 @@ LLM = {"n16": "backbone.model.language_model.model.", "n17": "backbone.model.mod
 LM_HEAD = {"n16": "backbone.model.language_model.lm_head.weight", "n17": "backbone.model.lm_head.weight"}
 PROJECTOR = "backbone.model.mlp1."  # N1.6
 TIME_FEATURES = 256  # sines and cosines of the DiT's timestep
+_STATE = 8  # numbers of a small robot's state
 FRAMES = 2  # pictures in a patch of N1.7; a still picture is repeated
 
 _LEROBOT = re.compile(r"^_groot_model\.")
@@ -32,11 +33,13 @@ _UNUSED = re.compile(r"^(action_head\.mask_token|backbone\.model\.vision_model\.
 
 @dataclass(frozen=True)
 class StackedSpec(TensorSpec):
-    """One matrix [inputs, outputs] for each embodiment."""
+    """One matrix [inputs, outputs] for each embodiment. used: inputs that a robot fills, None: all."""
+
+    used: int | None = None
 
     @property
     def fan_in(self) -> int:
-        return self.shape[1]
+        return self.used or self.shape[1]
 
 
 def canonical_keys(version: Version, found: Collection[str]) -> Callable[[str], str | None]:
@@ -151,16 +154,19 @@ def _qwen(prefix: str, llm: QwenDims, final_norm: bool) -> Iterator[TensorSpec]:
         yield norm("norm", llm.width)
 
 
-def _by_embodiment(name: str, dims: GrootDims, inputs: int, out: int) -> Iterator[TensorSpec]:
+def _by_embodiment(
+    name: str, dims: GrootDims, inputs: int, out: int, used: int | None = None
+) -> Iterator[TensorSpec]:
     embodiments = dims.head.embodiments
-    yield StackedSpec(f"{HEAD}{name}.W", (embodiments, inputs, out), "linear", bf16=True)
+    yield StackedSpec(f"{HEAD}{name}.W", (embodiments, inputs, out), "linear", bf16=True, used=used)
     yield TensorSpec(f"{HEAD}{name}.b", (embodiments, out), "bias", bf16=True)
 
 
 def _head(dims: GrootDims) -> Iterator[TensorSpec]:
     head = dims.head
+    # Of the numbers that fit, a robot's state has few: random weights must not drown them.
+    yield from _by_embodiment("state_encoder.layer1", dims, head.max_state, head.hidden, used=_STATE)
     for name, inputs, out in (
-        ("state_encoder.layer1", head.max_state, head.hidden),
         ("state_encoder.layer2", head.hidden, head.width),
         ("action_encoder.W1", head.max_action, head.width),
         ("action_encoder.W2", 2 * head.width, head.width),

@@ -61,21 +61,21 @@ def _layer_norm(name: str, width: int, kind: Kind = "layer_norm") -> Iterator[Te
     yield TensorSpec(f"{name}.bias", (width,), "bias")
 
 
-def vision_tensors(dims: VisionDims) -> Iterator[TensorSpec]:
+def vision_tensors(dims: VisionDims, prefix: str = VISION) -> Iterator[TensorSpec]:
     """SigLIP without a pooling head."""
     width, patch = dims.hidden_size, dims.patch_size
     patches = (dims.num_channels, patch, patch)
-    yield from _linear(VISION + "embeddings.patch_embedding", width, *patches, bias=True)
-    yield TensorSpec(VISION + "embeddings.position_embedding.weight", (dims.patches, width), "embedding")
+    yield from _linear(prefix + "embeddings.patch_embedding", width, *patches, bias=True)
+    yield TensorSpec(prefix + "embeddings.position_embedding.weight", (dims.patches, width), "embedding")
     for i in range(dims.num_hidden_layers):
-        layer = f"{VISION}encoder.layers.{i}."
+        layer = f"{prefix}encoder.layers.{i}."
         yield from _layer_norm(layer + "layer_norm1", width, "attention_layer_norm")
         yield from _layer_norm(layer + "layer_norm2", width)
         for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
             yield from _linear(f"{layer}self_attn.{name}", width, width, bias=True)
         yield from _linear(layer + "mlp.fc1", dims.intermediate_size, width, bias=True)
         yield from _linear(layer + "mlp.fc2", width, dims.intermediate_size, bias=True)
-    yield from _layer_norm(VISION + "post_layernorm", width)
+    yield from _layer_norm(prefix + "post_layernorm", width)
 
 
 def gemma_tensors(prefix: str, dims: GemmaDims, adaptive: bool) -> Iterator[TensorSpec]:

@@ -1,8 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""What openpi's checkpoints have in common, and which of its rules are not in their files.
-
-Source of the rules: openpi 15a9616, models/, transforms.py and training/config.py.
-"""
+"""What openpi's checkpoints have in common, whichever framework trained them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,82 +14,24 @@ from flashrt_kernels.checkpoint.config import (
     LONGEST,
     MAX_PERIOD,
     MIN_PERIOD,
-    FastConfig,
     PolicyConfig,
 )
 from flashrt_kernels.checkpoint.dims import ModelDims
 from flashrt_kernels.checkpoint.fast import read_actions
+from flashrt_kernels.checkpoint.openpi_rules import KINDS, TRAININGS, WITHOUT_STATE, Kind, Training, bool_mask
 from flashrt_kernels.checkpoint.openpi_statistics import Statistics, read_statistics
 from flashrt_kernels.checkpoint.options import Options
-from flashrt_kernels.checkpoint.pi import CameraRule, DecodingRule, PiCheckpoint, PromptRule
+from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
 from flashrt_kernels.checkpoint.tensors import Unscanned
 from flashrt_kernels.checkpoint.tokenizer import check_vocabulary, find_tokenizer, load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
 _STEPS = 10
-_FAST = FastConfig(skip_tokens=128, max_decoding_steps=256, demands_prefix=True)
-_ARM_CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What openpi's code says of one policy type. tokens: of the prompt, at most."""
-
-    horizon: int
-    tokens: int
-    statistics: str
-    prompt: PromptRule
-    cameras: tuple[str, ...] = _ARM_CAMERAS
-    camera_rule: CameraRule = "fixed"
-    fast: FastConfig | None = None
-    decoding: DecodingRule | None = None
-
-
-_CLEAN = PromptRule(clean=True, lower=False, state=False)
-KINDS: Mapping[str, Kind] = {
-    "pi0": Kind(50, 48, "MEAN_STD", _CLEAN),
-    "pi05": Kind(50, 200, "QUANTILES", PromptRule(clean=True, lower=False, state=True)),
-    "pi0_fast": Kind(
-        32,
-        250,
-        "QUANTILES",
-        PromptRule(clean=True, lower=True, state=True),
-        cameras=("base_0_rgb", "base_1_rgb", "wrist_0_rgb"),
-        camera_rule="fixed, seen",
-        fast=_FAST,
-        decoding=DecodingRule(
-            bos_behind_padding=False, skipped_positions=1, ends_at_bar=False, lenient=False
-        ),
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Training:
-    """What openpi's own training configuration of a policy type and an asset says."""
-
-    horizon: int
-    state_in_prompt: bool | None = None
-    delta_actions: str | None = None
-
-
-_ALOHA = "6,-1,6,-1"
-_LIBERO = "physical-intelligence/libero"
-TRAININGS: Mapping[tuple[str, str], Training] = {
-    ("pi0", "droid"): Training(10),
-    ("pi05", "droid"): Training(15),
-    ("pi0_fast", "droid"): Training(10),
-    ("pi0", _LIBERO): Training(50, delta_actions="6,-1"),
-    ("pi05", _LIBERO): Training(10, state_in_prompt=False),
-    ("pi0_fast", _LIBERO): Training(10, delta_actions="6,-1"),
-    ("pi0", "trossen"): Training(50, delta_actions=_ALOHA),
-    ("pi05", "trossen"): Training(50, delta_actions=_ALOHA),
-}
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the weights of a folder say. horizon: None where no file says it. sizes: where `dims` are from."""
+    """What the weights of a folder say. horizon: None where no file says it. variants: of VLM and expert."""
 
     folder: Path
     origin: str
@@ -116,6 +55,8 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
     statistics = read_statistics(found.folder, options.embodiment, kind.statistics)
     training = TRAININGS.get((found.policy_type, statistics.asset))
     notes = list(statistics.notes)
+    if training and training.note:
+        notes.append(training.note)
     config = _config(found, kind, statistics, _horizon(found, kind, training, options, notes))
     prompt = _prompt(found, kind, training, options, notes)
     mask = _delta_mask(found.folder, config, training, options, notes)
@@ -229,7 +170,7 @@ def _prompt(
             f"state_in_prompt = {given}, as openpi trains with this asset (discrete_state_input); no file "
             f"says it"
         )
-    return kind.prompt if given in (None, True) else _CLEAN
+    return kind.prompt if given in (None, True) else WITHOUT_STATE
 
 
 def _delta_mask(
@@ -254,14 +195,3 @@ def _delta_mask(
     padded = np.zeros(config.action_dim, np.bool_)
     padded[: len(mask)] = mask
     return padded if padded.any() else None
-
-
-def bool_mask(text: str) -> NDArray[np.bool_] | None:
-    """openpi's make_bool_mask: "2,-1" → [True, True, False]. None where the text is no such list."""
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        return None
-    if any(abs(count) > LONGEST for count in counts):
-        return None
-    return np.array([count > 0 for count in counts for _ in range(abs(count))], np.bool_)

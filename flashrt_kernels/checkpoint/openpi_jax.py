@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from flashrt_kernels.checkpoint.dims import GEMMA_VARIANTS, GemmaDims, ModelDims, VisionDims, gemma_problems
+from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.openpi import Found, assemble
 from flashrt_kernels.checkpoint.openpi_leaves import BLOCK, IMAGE, LANGUAGE, LAYERS, LeafSpec, leaves
 from flashrt_kernels.checkpoint.options import Options
@@ -39,7 +40,10 @@ def load_openpi_jax(folder: Path, options: Options) -> PiCheckpoint:
     _check(params, found, specs)
 
     def weights() -> tuple[Mapping[str, Tensor], Unscanned | None]:
-        tensors = {key: tensor for spec in specs for key, tensor in spec.tensors(found[spec.name].read())}
+        read = {key: tensor for spec in specs for key, tensor in spec.tensors(found[spec.name].read())}
+        width = action_width or 0
+        order = FORMATS[policy_type].tensors(dims, width, width)
+        tensors = {spec.key: read[spec.key] for spec in order}
         if not options.scan:
             return tensors, Unscanned(params, ())
         check_finite(params, tensors)

@@ -25,11 +25,11 @@ class Options:
 
     def check(self, folder: Path, origin: str, known: Iterable[str]) -> None:
         """Raises `CheckpointError` for what was said and has no meaning in folders of `origin`."""
-        known = ("tokenizer", "scan", *known)
+        takes = ("tokenizer", *known)
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and field.name not in known:
+            if value is not None and field.name not in (*takes, "scan"):
                 raise CheckpointError(
                     f"{folder}: {field.name} is {value!r}, but this is a folder of {origin}, which takes "
-                    f"{listed(known[:1] + known[2:])} only"
+                    f"{listed(takes)} only"
                 )

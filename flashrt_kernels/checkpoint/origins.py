@@ -12,6 +12,7 @@ from flashrt_kernels.checkpoint.fields import listed, read_json
 from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.lerobot import load_lerobot
 from flashrt_kernels.checkpoint.options import Options
+from flashrt_kernels.checkpoint.smolvla import load_smolvla
 from flashrt_kernels.errors import CheckpointError
 
 
@@ -44,8 +45,16 @@ def _pi(folder: Path, options: Options) -> Checkpoint:
     )
 
 
+def _smolvla(folder: Path, options: Options) -> Checkpoint:
+    options.check(folder, "LeRobot with a SmolVLA", ())
+    return load_smolvla(folder, options.tokenizer, scan=options.scan)
+
+
 # Type in LeRobot's config.json → its reader.
-LEROBOT: Mapping[str, Callable[[Path, Options], Checkpoint]] = dict.fromkeys(FORMATS, _pi)
+LEROBOT: Mapping[str, Callable[[Path, Options], Checkpoint]] = {
+    **dict.fromkeys(FORMATS, _pi),
+    "smolvla": _smolvla,
+}
 
 
 def _lerobot(folder: Path, options: Options) -> Checkpoint:

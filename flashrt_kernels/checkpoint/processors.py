@@ -8,12 +8,13 @@ LeRobot runs the saved steps, whatever config.json says; so do we: where both ho
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flashrt_kernels.checkpoint.config import ACTION, CONFIG_FILE, STATE, PolicyConfig, check_action_names
+from flashrt_kernels.checkpoint.config import ACTION, CONFIG_FILE, STATE, check_action_names
 from flashrt_kernels.checkpoint.fields import Fields, listed, read_json
 from flashrt_kernels.checkpoint.normaliser import MODES, Floats, Normaliser, make_normaliser
 from flashrt_kernels.checkpoint.tensors import read_all
@@ -22,6 +23,19 @@ from flashrt_kernels.errors import CheckpointError
 PREPROCESSOR_FILE = "policy_preprocessor.json"
 POSTPROCESSOR_FILE = "policy_postprocessor.json"
 _MODES = tuple(MODES)
+
+
+class Sizes(Protocol):
+    """What config.json says about the data that the steps handle."""
+
+    @property
+    def state_dim(self) -> int: ...
+    @property
+    def action_dim(self) -> int: ...
+    @property
+    def action_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def tokenizer_max_length(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -45,10 +59,11 @@ _AFTER = (
 
 @dataclass(frozen=True)
 class Pipelines:
-    """The steps of one policy type."""
+    """The steps of one policy type. paddings: of the prompt, as far as they do not change what it says."""
 
     pre: tuple[StepRule, ...]
     post: tuple[StepRule, ...]
+    paddings: tuple[str, ...] = ("max_length",)
 
 
 PIPELINES: dict[str, Pipelines] = {
@@ -83,6 +98,17 @@ PIPELINES: dict[str, Pipelines] = {
         ),
         post=_AFTER,
     ),
+    "smolvla": Pipelines(
+        pre=(
+            *_FIRST,
+            StepRule("smolvla_new_line_processor", required=True),
+            _TOKENISE,
+            _DEVICE,
+            StepRule("normalizer_processor", required=True),
+        ),
+        post=(StepRule("unnormalizer_processor", required=True), _DEVICE),
+        paddings=("max_length", "longest"),
+    ),
 }
 
 
@@ -100,7 +126,7 @@ class Processors:
     notes: tuple[str, ...] = field(default=())
 
 
-def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Processors:
+def read_processors(folder: Path, policy_type: str, config: Sizes) -> Processors:
     """Both pipelines of `folder`. Raises `CheckpointError` naming file and key."""
     rules = PIPELINES[policy_type]
     pre = _read_steps(folder / PREPROCESSOR_FILE, rules.pre)
@@ -114,7 +140,7 @@ def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Pro
         ),
         relative_action_mask=mask,
         rename_map=_rename_map(pre),
-        tokenizer_max_length=_max_length(pre["tokenizer_processor"], config, notes),
+        tokenizer_max_length=_max_length(pre["tokenizer_processor"], config, rules.paddings, notes),
         action_names=names,
         old="relative_actions_processor" not in pre,
         notes=tuple(notes),
@@ -157,7 +183,7 @@ def _rename_map(steps: Mapping[str, Fields]) -> dict[str, str]:
     return {name: renames.string(name) for name in renames}
 
 
-def _state_normaliser(folder: Path, step: Fields, config: PolicyConfig, notes: list[str]) -> Normaliser:
+def _state_normaliser(folder: Path, step: Fields, config: Sizes, notes: list[str]) -> Normaliser:
     settings = step.child("config")
     norm_map = settings.child("norm_map")
     visual = norm_map.string("VISUAL", choices=_MODES, default="IDENTITY")
@@ -212,10 +238,10 @@ def _statistics(path: Path, feature: str) -> dict[str, Floats]:
     return stats
 
 
-def _max_length(step: Fields, config: PolicyConfig, notes: list[str]) -> int:
+def _max_length(step: Fields, config: Sizes, paddings: tuple[str, ...], notes: list[str]) -> int:
     settings = step.child("config")
     settings.string("padding_side", choices=("right",))
-    settings.string("padding", choices=("max_length",))
+    settings.string("padding", choices=paddings)
     settings.string("task_key", choices=("task",), default="task")
     if not settings.boolean("truncation", default=True):
         raise settings.error("truncation", "is false, expected true: the prompt has a fixed length")
@@ -229,7 +255,7 @@ def _max_length(step: Fields, config: PolicyConfig, notes: list[str]) -> int:
 
 
 def _relative_actions(
-    pre: Mapping[str, Fields], post: Mapping[str, Fields], config: PolicyConfig, notes: list[str]
+    pre: Mapping[str, Fields], post: Mapping[str, Fields], config: Sizes, notes: list[str]
 ) -> tuple[NDArray[np.bool_] | None, tuple[str, ...] | None]:
     """(mask [D] or None, action names)."""
     relative, absolute = pre.get("relative_actions_processor"), post.get("absolute_actions_processor")

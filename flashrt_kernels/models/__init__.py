@@ -10,6 +10,7 @@ from flashrt_kernels.models.model import Model
 from flashrt_kernels.models.pi0 import Pi0
 from flashrt_kernels.models.pi0_fast import Pi0Fast
 from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.models.smolvla import SmolVLA
 
 # Policy type → (checkpoint of its family, dtype of matmul weights, denoising steps, device of the weights,
 # progress of loading) → model
@@ -19,4 +20,5 @@ MODELS: dict[str, Callable[..., Model] | Any] = {
     "pi0_fast": Pi0Fast,
     "groot_n16": GrootN16,
     "groot_n17": GrootN17,
+    "smolvla": SmolVLA,
 }

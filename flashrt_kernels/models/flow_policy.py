@@ -11,13 +11,12 @@ import torch
 
 from flashrt_kernels.checkpoint.layout import VLM
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
-from flashrt_kernels.flow import euler_step, start_flow
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.models.action_expert import flow_times
+from flashrt_kernels.models.denoising import denoise, to_robot_units
 from flashrt_kernels.models.gemma import Cache, Span, prefix
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.paligemma import PaliGemma
-from flashrt_kernels.scaling import unnormalise
 
 
 class FlowPolicy(PaliGemma):
@@ -83,29 +82,13 @@ class FlowPolicy(PaliGemma):
                 self.compose_state(g, caches, Span(own, self.rotation(g, positions[own]), valid[:first]))
         with g.section("action"):
             own = slice(first, rows)
-            self._denoise(g, noise, caches, Span(own, self.rotation(g, positions[own]), valid, settled=first))
+            span = Span(own, self.rotation(g, positions[own]), valid, settled=first)
+            x = denoise(g, noise, self.steps, lambda x, step: self.velocity(g, x, caches, span, step))
+            g.output("actions", to_robot_units(g, self.weights, x, self.action_norm, self._base(g)))
 
-    def _denoise(self, g: StaticGraph, noise: Buffer, caches: list[Cache], span: Span) -> None:
-        """Euler steps from noise at t = 1 to actions at t = 0; each rewrites its own rows of the caches."""
-        x = g.call(start_flow, noise=noise)  # [horizon, max_action_dim]
-        for step in range(self.steps):
-            g.mark(f"x_t.step{step}", x)
-            v = self.velocity(g, x, caches, span, step)
-            g.mark(f"v_t.step{step}", v)
-            g.call(euler_step, x=x, velocity=v, dt=-1.0 / self.steps)
-        g.mark("actions_normalized_padded", x)
-        norm = self.action_norm
-        base = None if self.relative is None else g.input("base", (self.config.action_dim,), torch.float32)
-        actions = g.call(
-            unnormalise,
-            x=x,
-            offset=self.weights.fixed(g, "action offset", torch.from_numpy(norm.offset)),
-            span=self.weights.fixed(g, "action span", torch.from_numpy(norm.span)),
-            base=base,
-            mul=norm.mul,
-            sub=norm.sub,
-        )
-        g.output("actions", actions)
+    def _base(self, g: StaticGraph) -> Buffer | None:
+        """What relative actions are relative to."""
+        return None if self.relative is None else g.input("base", (self.config.action_dim,), torch.float32)
 
     # ---- its inputs ----
 

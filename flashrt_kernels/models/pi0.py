@@ -9,15 +9,13 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
-from flashrt_kernels.flow import time_embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.action_expert import expert
+from flashrt_kernels.models.denoising import embed_actions, fold_time
 from flashrt_kernels.models.flow_policy import FlowPolicy
 from flashrt_kernels.models.gemma import Cache, PlainNorms, Span
 from flashrt_kernels.models.weights import RESIDUAL, linear
-
-ACTION_TIME, TIME = "actions into the time MLP", "flow times into the time MLP"  # constants
 
 
 class Pi0(FlowPolicy):
@@ -30,20 +28,7 @@ class Pi0(FlowPolicy):
     state_rows = 1
 
     def fold_time(self, times: Sequence[float]) -> None:
-        """The first layer of the time MLP reads [projected actions | time embedding].
-
-        Nothing lies between it and the projection: one matrix takes actions there, time adds a row per step.
-        """
-        w, width = self.weights, self.expert.width
-        t = torch.tensor(times, device=w.device)
-        embedded = time_embedding(
-            time=t, width=width, min_period=self.config.min_period, max_period=self.config.max_period
-        )
-        into, bias = w.once("action_time_mlp_in.weight"), w.once("action_time_mlp_in.bias")
-        actions, time = into[:, :width], into[:, width:]
-        project, offset = w.once("action_in_proj.weight"), w.once("action_in_proj.bias")
-        w.keep(TIME, embedded @ time.T + (actions @ offset + bias))  # [steps, width]
-        w.keep_matrix(ACTION_TIME, actions @ project)  # [width, max_action_dim]
+        fold_time(self.weights, self.expert.width, times, self.config.min_period, self.config.max_period)
 
     def compose_state(self, g: StaticGraph, caches: list[Cache], span: Span) -> None:
         w = self.weights
@@ -61,17 +46,7 @@ class Pi0(FlowPolicy):
 
     def velocity(self, g: StaticGraph, x: Buffer, caches: list[Cache], span: Span, step: int) -> Buffer:
         w = self.weights
-        h = g.call(
-            matmul,
-            x=x,
-            weight=w.kept(g, ACTION_TIME),
-            bias=w.kept(g, TIME)[step],
-            activation="silu",
-            out_dtype=w.dtype,
-        )
-        h = linear(g, w, "action_time_mlp_out", h, out_dtype=RESIDUAL)
-        if step == 0:
-            g.mark("suffix.t1.embs", h)
+        h = embed_actions(g, w, x, step)
         norms = PlainNorms(g, w, self.dims.rms_eps)
         h = expert(g, w, self.expert, h, caches, span, norms, f"suffix.step{step}")
         return linear(g, w, "action_out_proj", h, out_dtype=torch.float32)

@@ -59,6 +59,7 @@ class Pi0Fast(PaliGemma):
         assert rule is not None
         self.fast, self.words, self.rule = fast, words, rule
         self.limit = checkpoint.max_decoding_steps
+        self.demands_prefix = self.config.fast is not None and self.config.fast.demands_prefix
         self.bos_id = checkpoint.tokenizer.bos_id
         self.stops = {words.bar} if rule.ends_at_bar else {words.bar, checkpoint.tokenizer.eos_id}
         self.eps = self.dims.rms_eps
@@ -171,6 +172,8 @@ class Pi0Fast(PaliGemma):
         else:
             fits = self.rule.lenient or count == expected
             problem = "" if fits else f"{count} coefficients, expected {expected}"
+        if self.demands_prefix and not self.words.begins(ids):
+            problem = "a text that does not begin with `Action: `"
         if problem:
             log.warning(
                 "pi0_fast wrote %s; the chunk is zeros before un-normalising, as in training", problem

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from flashrt_kernels.attention import attention
+from flashrt_kernels.attention import self_attention
 from flashrt_kernels.checkpoint import groot_layout
 from flashrt_kernels.checkpoint.groot_dims import GrootVisionDims
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.norm import layer_norm
-from flashrt_kernels.rope import rope_qkv
+from flashrt_kernels.rope import rope_qk
 
 VISION = groot_layout.VISION["n17"]
 POSITIONS, ROTATION = VISION + "pos_embed of the grid", VISION + "rotation"  # names of constants
@@ -105,14 +105,10 @@ def layer(
     g: StaticGraph, w: Weights, key: str, dims: GrootVisionDims, x: Buffer, table: Buffer, cameras: int
 ) -> Buffer:
     """One pre-norm transformer layer: x [cameras·n, width] → the same shape, fp32."""
-    size = {"heads": dims.heads, "kv_heads": dims.heads, "head_dim": dims.head_dim}
+    size = {"heads": dims.heads, "head_dim": dims.head_dim}
     qkv = linear(g, w, key + "attn.qkv", norm(g, w, key + "norm1", dims, x))
-    q, k, v = g.call(rope_qkv, qkv=qkv, table=table, **size)
-    attended = g.buffer(key + "attended", q.shape, w.dtype)
-    rows = x.shape[0] // cameras
-    for camera in range(cameras):
-        own = slice(camera * rows, (camera + 1) * rows)
-        g.call(attention, q=q[own], k=k[own], v=v[own], out=attended[own], **size)
+    g.call(rope_qk, qkv=qkv, table=table, **size)
+    attended = g.call(self_attention, qkv=qkv, sequences=cameras, **size)
     x = linear(g, w, key + "attn.proj", attended, residual=x, out_dtype=RESIDUAL)
     h = norm(g, w, key + "norm2", dims, x)
     h = linear(g, w, key + "mlp.linear_fc1", h, activation="gelu_tanh")

@@ -123,7 +123,7 @@ class Weights:
     def once(self, key: str, index: int | None = None) -> torch.Tensor:
         """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it.
 
-        index: only this part of its first dimension, the rest does not leave the file.
+        index: only this part of its first dimension; nobody looks at the rest.
         """
         if index is None:
             return self._rows((key,), torch.float32)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qkv, rope_table, rope_table_axes
+from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qk, rope_qkv, rope_table, rope_table_axes
 from test.cuda.support import check, compare, gpu, random, requires_cuda
 
 pytestmark = requires_cuda
@@ -96,6 +96,14 @@ def test_norm_rope_qkv(
     sizes: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "eps": eps}
     dtypes: dict[str, Any] = {f"{name}_out_dtype": out for name in "qkv"}
     check(norm_rope_qkv, qkv=x, table=table(rows, head_dim), **weights, **sizes, **dtypes)
+
+
+@pytest.mark.parametrize(("rows", "heads", "head_dim"), [(512, 16, 64), (1, 1, 2), (13, 3, 10), (7, 2, 600)])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rope_qk(rows: int, heads: int, head_dim: int, dtype: torch.dtype) -> None:
+    """q and k turn where they lie, v stays."""
+    x = random((rows, 3 * heads * head_dim), dtype)
+    check(rope_qk, qkv=x, table=table(rows, head_dim), heads=heads, head_dim=head_dim)
 
 
 def test_k_and_v_alone() -> None:

@@ -99,13 +99,12 @@ def rig(
     tokens: int = 32,
     checkpoint: GrootCheckpoint | None = None,
     steps: int = STEPS,
-    backend: CpuBackend | None = None,
 ) -> Rig:
-    """Graphs of the tiny checkpoint, or of a changed one, on the CPU or what poses as another backend."""
+    """Graphs of the tiny checkpoint, or of a changed one, on the CPU."""
     checkpoint = checkpoint or checkpoint_of(version)
     edge = {"n16": 56, "n17": 48}[version]
     images: Any = Given(checkpoint.dims.vision, edge)
-    backend = backend or CpuBackend()
+    backend = CpuBackend()
     model = MODELS[version](checkpoint, dtype, steps, backend.device, images=images)
     vision = StaticGraph("vision", backend)
     model.compose_vision(vision, CAMERAS, max(tokens, 64), image_bytes=16)

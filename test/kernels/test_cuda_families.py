@@ -20,9 +20,10 @@ from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17
 from flashrt_kernels.loading import PRECISIONS, load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from test.kernels.groot_rig import rig
 from test.kernels.noted_gpu import OPTIONS, NotedBackend, NotedGpu, check_launches, empty
 from test.kernels.policies import DATA, TINY, TOKENIZER
+
+FAST = DATA / "fast_tokenizer_tiny"
 
 
 @pytest.fixture(scope="module")
@@ -54,37 +55,31 @@ def test_every_launch_of_a_policy_can_be_made(
         policy.close()
 
 
-@pytest.mark.parametrize(("capability", "matmul"), WAYS)
+# folder → what else it is loaded with, and a function that shows that its own kernels were asked for
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "tiny_pi0": ({"tokenizer": TOKENIZER}, "flow.euler_step"),
+    "tiny_pi0_fast": ({"tokenizer": TOKENIZER, "fast_tokenizer": FAST}, "decoding.argmax_last"),
+    "tiny_pi0_fast_e2e": ({"tokenizer": TOKENIZER, "fast_tokenizer": FAST}, "decoding.write_rows"),
+    "tiny_groot_n16": ({}, "rope.norm_turn_heads"),
+    "tiny_groot_n17": ({}, "rope.rope_table_axes"),
+    "tiny_smolvla": ({}, "flow.euler_step"),
+}
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    ("folder", "family"),
-    [("tiny_pi0", "flow"), ("tiny_pi0_fast", "decoding"), ("tiny_pi0_fast_e2e", "decoding")],
-)
+@pytest.mark.parametrize("folder", OTHERS)
 @pytest.mark.usefixtures("without_gpu")
-def test_every_launch_of_the_other_policies_of_the_family_can_be_made(
-    capability: tuple[int, int], matmul: str, precision: str, folder: str, family: str
+def test_every_launch_of_the_other_policies_can_be_made(
+    capability: tuple[int, int], precision: str, folder: str
 ) -> None:
     """As of Pi0.5: a kernel without a launch shows when the robot starts."""
-    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**(OPTIONS | {"matmul": matmul}))))
-    fast: dict[str, Any] = {"fast_tokenizer": DATA / "fast_tokenizer_tiny"} if "fast" in folder else {}
-    policy = load_policy(DATA / folder, device=backend, precision=precision, tokenizer=TOKENIZER, **fast)
-    assert family in {name.partition(".")[0] for name in backend.gpu.asked}
+    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**OPTIONS)))
+    options, function = OTHERS[folder]
+    policy = load_policy(DATA / folder, device=backend, precision=precision, **options)
+    assert function in backend.gpu.asked
     check_launches(backend.made)
     policy.close()
-
-
-@pytest.mark.parametrize(("capability", "matmul"), WAYS)
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("version", ["n16", "n17"])
-@pytest.mark.usefixtures("without_gpu")
-def test_every_launch_of_groot_can_be_made(
-    capability: tuple[int, int], matmul: str, precision: str, version: str
-) -> None:
-    """Qwen3's norms, masks and gates, heads of other sizes, weights of an embodiment."""
-    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**(OPTIONS | {"matmul": matmul}))))
-    rig(version, PRECISIONS[precision], backend=backend)
-    assert "rope.norm_turn_heads" in backend.gpu.asked
-    check_launches(backend.made)
 
 
 # kernel → arguments at the sizes of a full-size Pi0.5, and the family that Hopper uses for them

@@ -20,7 +20,7 @@ from flashrt_kernels.cuda.manifest import SOURCES
 from flashrt_kernels.decoding import argmax, clear, write_rows
 from flashrt_kernels.kernel import Kernel
 from flashrt_kernels.matmul import matmul, matmul_silu_mul
-from flashrt_kernels.rope import norm_rope_qkv, rope_table_axes
+from flashrt_kernels.rope import norm_rope_qkv, rope_qk, rope_table_axes
 from test.kernels.noted_gpu import OPTIONS, NotedBackend, NotedGpu, check_launches, empty
 
 BF16, FP32, INT32, BOOL = torch.bfloat16, torch.float32, torch.int32, torch.bool
@@ -96,10 +96,21 @@ CASES: dict[str, Case] = {
         "attention_self_64_1",
         "attention_64x64",
     ),
+    "angles of a ViT": (
+        rope_qk,
+        lambda: {
+            "qkv": empty(512, 3 * 1024),
+            "table": empty(512, 64, dtype=FP32),
+            "heads": 16,
+            "head_dim": 64,
+        },
+        "turn_in_place",
+        "turn_in_place",
+    ),
     "attention of all tokens": (
-        self_attention,
-        lambda: attends_itself(400, 32, 64),
-        "attention_self_64_1",
+        attention,
+        lambda: attends(300, 300, 32, 32, 64, "key_valid"),
+        "attention_64x64",
         "attention_64x64",
     ),
     "attention of one token": (

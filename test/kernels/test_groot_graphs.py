@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from flashrt_kernels import load_policy
 from flashrt_kernels.composition import Node
 from flashrt_kernels.errors import GraphError, ObservationError
 from flashrt_kernels.graph import SMALL
 from flashrt_kernels.models.dit import CONDITION
 from flashrt_kernels.models.groot import START
-from test.kernels.groot_rig import CAMERAS, checkpoint_of, oracle, prompt_of, rig
+from test.kernels.groot_rig import CAMERAS, DATA, checkpoint_of, oracle, prompt_of, rig
 
 versions = pytest.mark.parametrize("version", ["n16", "n17"])
 
@@ -159,6 +160,24 @@ def test_instruction_that_is_too_long_is_refused(version: str) -> None:
     model = rig(version).model
     with pytest.raises(ObservationError, match=r"makes a prompt of \d{3,} tokens; expected at most 256"):
         model.tokenise("pick up the red block " * 60, np.zeros(7, np.float32))
+
+
+@versions
+def test_policy_of_a_folder(version: str) -> None:
+    """What a robot does with a checkpoint: pictures in, a chunk out, the same one for the same seed."""
+    policy = load_policy(DATA / f"tiny_groot_{version}")
+    images = {name: np.full((60, 60, 3), 40 * i, np.uint8) for i, name in enumerate(policy.cameras, 1)}
+    first, again, other = (
+        policy.decide(
+            images=images, state=np.zeros(7), instruction="pick up the red block", seed=seed
+        ).actions
+        for seed in (0, 0, 1)
+    )
+    policy.close()
+    assert first.shape == (5, 7)
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-3
 
 
 # ---- bf16 ----

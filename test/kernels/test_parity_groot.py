@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from flashrt_kernels.models.groot_n17 import GrootN17
+from flashrt_kernels import load_policy
 from flashrt_kernels.models.qwen3_vl import POSITIONS
-from flashrt_kernels.policy import MAX_IMAGE_BYTES, Policy
 from test.kernels.groot_rig import (
     CAMERAS,
-    STEPS,
+    DATA,
     Rig,
     Tensors,
     checkpoint_of,
@@ -25,7 +24,6 @@ from test.kernels.groot_rig import (
     rig,
     rows_of,
 )
-from test.kernels.policies import CPU
 
 TOLERANCE = 1e-4  # of the largest |reference| of each tensor
 VERSIONS = ("n16", "n17")
@@ -145,9 +143,8 @@ def test_raw_state_to_robot_units(version: str) -> None:
 
 def test_raw_observation_to_robot_units() -> None:
     """The whole path that a robot takes (of N1.6 no picture is known). A few pixels differ by one level."""
-    given, checkpoint = oracle("n17", "oracle_raw"), checkpoint_of("n17")
-    model = GrootN17(checkpoint, torch.float32, STEPS, CPU.device)
-    policy = Policy(checkpoint, model, CPU, MAX_IMAGE_BYTES)
+    given, policy = oracle("n17", "oracle_raw"), load_policy(DATA / "tiny_groot_n17")
+    policy.warm_up()
     chunk = policy.decide(
         images={k.removeprefix("raw."): v for k, v in given.items() if k.startswith("raw.observation")},
         state=given["raw.state"],

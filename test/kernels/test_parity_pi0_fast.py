@@ -96,6 +96,10 @@ def test_words_that_are_no_actions_give_a_chunk_of_zeros(
     beyond = model.words.top + 2  # the one in between is `|`
     assert not model.read([*model.words.prefix, beyond, model.words.bar]).any()
     assert "words that are no actions" in caplog.text
+    word = model.words.top - 5
+    assert model.read([*model.words.prefix, word, model.words.bar]).any()
+    assert not model.read([word, model.words.bar]).any()
+    assert "does not begin with `Action: `" in caplog.text
 
 
 def test_nothing_is_read_that_this_decision_did_not_write(policies: dict[str, Policy]) -> None:

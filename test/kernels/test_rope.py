@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flashrt_kernels import GraphError
 from flashrt_kernels.matmul import matmul_rope_qkv
-from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qkv, rope_table, rope_table_axes
+from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qk, rope_qkv, rope_table, rope_table_axes
 from test.kernels.support import check, compare, dtypes, poisoned, random, seeds, wide
 
 sizes = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 9).map(lambda half: 2 * half))
@@ -69,6 +69,23 @@ def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype,
     compare(outs["q_out"], turn(wide(q), positions, heads, 10000.0), limit)
     compare(outs["k_out"], turn(wide(k), positions, kv_heads, 10000.0), limit)
     assert torch.equal(outs["v_out"], v)
+
+
+@given(sizes, dtypes, seeds)
+@settings(deadline=None)
+def test_rope_qk(size: tuple[int, int, int], dtype: torch.dtype, seed: int) -> None:
+    """q and k turn where they lie, v keeps its bits."""
+    rows, heads, head_dim = size
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 50, rows)
+    qkv = random(rng, (rows, 3 * heads * head_dim), dtype)
+    q, k, v = (part.clone() for part in qkv.chunk(3, dim=1))
+    table = table_of(positions.tolist(), head_dim)
+    assert rope_qk(qkv=qkv, table=table, heads=heads, head_dim=head_dim) is qkv
+    limit = 2**-8 if dtype == torch.bfloat16 else 2e-5
+    for came, x in zip(qkv.chunk(3, dim=1), (q, k), strict=False):
+        compare(came, turn(wide(x), positions, heads, 10000.0), limit)
+    assert torch.equal(qkv.chunk(3, dim=1)[2], v)
 
 
 @given(sizes, st.integers(1, 3), st.sampled_from((1e-6, 0.1)), dtypes, dtypes, seeds)

@@ -36,6 +36,7 @@ def policy(**more: Any) -> Any:
         "state_dim": 3,
         "action_dim": 3,
         "action_names": None,
+        "camera_rule": "present first",
     }
     return SimpleNamespace(**{**fields, **more})
 
@@ -270,3 +271,33 @@ def test_unitree_g1_file_describes_its_recording() -> None:
     assert len([name for name in config.joint_names if "hand" in name]) == 12
     assert config.action_rate_hz == 30.0
     assert config.instruction == "Pick up the yellow bottle on the table."
+
+
+def test_a_policy_that_needs_all_its_cameras_gets_them() -> None:
+    """GR00T has no rule for a missing camera: it would act on nothing that it was trained for."""
+    needy = policy(camera_rule="all")
+    bound = NodeConfig.from_dict(flat(cameras=["front"]))
+    with pytest.raises(ConfigError, match=r"no camera fills .*wrist; this policy needs all its cameras"):
+        bound.check_policy(needy)
+    spared = NodeConfig.from_dict(flat(cameras=["front"]) | {"camera.front.required": False})
+    with pytest.raises(ConfigError, match=r"camera.front.required' is false; this policy needs all"):
+        spared.check_policy(policy(camera_rule="all", cameras=needy.cameras[:1]))
+
+
+@pytest.mark.parametrize(("text", "size"), [("", None), ("640x480", (480, 640))])
+def test_image_size_is_width_by_height(text: str, size: tuple[int, int] | None) -> None:
+    """As people and cameras say it; the model counts rows first."""
+    assert NodeConfig.from_dict(flat(image_size=text)).image_size == size
+
+
+@pytest.mark.parametrize("text", ["640", "640x0", "x480", "640 x 480", "-1x5"])
+def test_R57_image_size_that_is_none_is_refused(text: str) -> None:
+    """Else the policy is loaded for another grid than the camera's."""
+    with pytest.raises(ConfigError, match=r"'image_size' is .* it must be WIDTHxHEIGHT, like 640x480"):
+        NodeConfig.from_dict(flat(image_size=text))
+
+
+@pytest.mark.parametrize(("text", "value"), [("", None), ("true", True), ("false", False)])
+def test_state_in_prompt_has_three_values(text: str, value: bool | None) -> None:
+    """Empty is the checkpoint's own way."""
+    assert NodeConfig.from_dict(flat(state_in_prompt=text)).state_in_prompt is value

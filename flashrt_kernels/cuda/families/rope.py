@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Launches of rope_table, rope_table_axes, rope, rope_qkv and norm_rope_qkv."""
+"""Launches of rope_table, rope_table_axes, rope, rope_qk, rope_qkv and norm_rope_qkv."""
 
 from __future__ import annotations
 
@@ -61,6 +61,18 @@ def rope(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) ->
 def rope_qkv(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -> list[Launch]:
     outputs = (a["q_out"], a["k_out"], a["v_out"])
     return launch(gpu, a["qkv"], a["table"], outputs, p["heads"], p["kv_heads"], p["head_dim"])
+
+
+@launches(declared.rope_qk)
+def rope_qk(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -> list[Launch]:
+    qkv, heads = a["qkv"], 2 * p["heads"]
+    if not qkv.numel():
+        return []
+    rows, width = qkv.shape
+    threads = min(ceil_div(heads * p["head_dim"] // 2, 32) * 32, 2 * THREADS)
+    arguments = (qkv, is_bf16(qkv), a["table"], heads, p["head_dim"], width)
+    handle = gpu.function("rope", "turn_in_place")
+    return [Launch(handle, (rows,), threads, arguments, pdl=gpu.pdl, name="turn_in_place")]
 
 
 @launches(declared.norm_rope_qkv)

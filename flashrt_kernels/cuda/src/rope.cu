@@ -1,6 +1,6 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// rope_table, rope_table_axes, rope, rope_qkv and norm_rope_qkv (flashrt_kernels/rope.py).
+// rope_table, rope_table_axes, rope, rope_qk, rope_qkv and norm_rope_qkv (flashrt_kernels/rope.py).
 #include "vector.cuh"
 
 using namespace flashrt;
@@ -106,6 +106,23 @@ extern "C" __global__ void turn_heads_any(Heads h) {
         float cosine = to.turns ? table[column] : 1.0f, sine = to.turns ? table[half + column] : 0.0f;
         store_from_float(to.out, to.is_bf16, to.offset + column, fmaf(a, cosine, -b * sine));
         store_from_float(to.out, to.is_bf16, to.offset + half + column, fmaf(b, cosine, a * sine));
+    }
+}
+
+// Turns the first `heads` heads of a row where they lie; width: of a row. blockIdx.x: row. Any even head_dim, any address.
+extern "C" __global__ void turn_in_place(void* x, int x_bf16, const float* table, int heads, int head_dim, int width) {
+    release_successor();
+    wait_for_predecessor();
+    int half = head_dim / 2;
+    size_t row = blockIdx.x;
+    table += row * head_dim;
+    for (int unit = threadIdx.x; unit < heads * half; unit += blockDim.x) {
+        int head = unit / half, column = unit - head * half;
+        size_t at = row * width + size_t(head) * head_dim + column;
+        float a = load_as_float(x, x_bf16, at), b = load_as_float(x, x_bf16, at + half);
+        float cosine = table[column], sine = table[half + column];
+        store_from_float(x, x_bf16, at, a * cosine - b * sine);
+        store_from_float(x, x_bf16, at + half, b * cosine + a * sine);
     }
 }
 

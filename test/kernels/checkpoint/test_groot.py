@@ -3,6 +3,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -268,7 +269,15 @@ def test_missing_tensors_are_all_listed(tmp_path: Path) -> None:
         load_groot(folder.path)
     assert "missing (4)" in str(caught.value)
     assert "unexpected (1): extra" in str(caught.value)
-    assert "action_head.model.transformer_blocks.{0–3}.attn1.to_v.bias" in str(caught.value)
+    assert "transformer_blocks.{0–3}.attn1.to_v.bias" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [480, (480,), (0, 640), (480.0, 640)])
+def test_camera_size_is_two_numbers_of_pixels(size: Any) -> None:
+    """A size in another form would give another number of tokens, or an exception in the node."""
+    with pytest.raises(CheckpointError, match=r"image_size is .*, expected \(height, width\)"):
+        load_groot(N16, image_size=size)
+    assert load_groot(N16, image_size=(480, 640)).images.camera_size == (480, 640)
 
 
 def test_describe_names_every_group(loaded: GrootCheckpoint) -> None:

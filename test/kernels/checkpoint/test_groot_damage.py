@@ -96,13 +96,13 @@ ISAAC: dict[str, tuple[Damage, list[str]]] = {
     ),
     "index of other shards": (
         weight_map(lambda m: m.update({"extra": "model-00001-of-00002.safetensors"})),
-        ["model-00001-of-00002.safetensors", "missing, says the index (1): extra"],
+        [INDEX, "missing, but in the index (1): extra in model-00001-of-00002.safetensors"],
     ),
     "index without a tensor": (
         weight_map(lambda m: m.pop(QKV)),
-        ["model-0000", "not in the index (1)", QKV],
+        [INDEX, "unexpected, not in the index (1)", QKV],
     ),
-    "empty index": (weight_map(lambda m: m.clear()), [INDEX, "weight_map is empty"]),
+    "empty index": (weight_map(lambda m: m.clear()), [INDEX, "missing (1)", "which gives sizes"]),
     # sizes
     "sizes that differ": (
         entry(CONFIG, "max_action_dim", value=132),

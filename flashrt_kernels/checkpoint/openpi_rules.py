@@ -1,0 +1,93 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""openpi's rules that no checkpoint holds: its policies, and its own training configurations.
+
+Source: openpi 15a9616, models/, transforms.py and training/config.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_kernels.checkpoint.config import LONGEST, FastConfig
+from flashrt_kernels.checkpoint.pi import CameraRule, DecodingRule, PromptRule
+
+_FAST = FastConfig(skip_tokens=128, max_decoding_steps=256, demands_prefix=True)
+_ARM_CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What openpi's code says of one policy type. tokens: of the prompt, at most."""
+
+    horizon: int
+    tokens: int
+    statistics: str
+    prompt: PromptRule
+    cameras: tuple[str, ...] = _ARM_CAMERAS
+    camera_rule: CameraRule = "fixed"
+    fast: FastConfig | None = None
+    decoding: DecodingRule | None = None
+
+
+WITHOUT_STATE = PromptRule(clean=True, lower=False, state=False)
+KINDS: Mapping[str, Kind] = {
+    "pi0": Kind(50, 48, "MEAN_STD", WITHOUT_STATE),
+    "pi05": Kind(50, 200, "QUANTILES", PromptRule(clean=True, lower=False, state=True)),
+    "pi0_fast": Kind(
+        32,
+        250,
+        "QUANTILES",
+        PromptRule(clean=True, lower=True, state=True),
+        cameras=("base_0_rgb", "base_1_rgb", "wrist_0_rgb"),
+        camera_rule="fixed, seen",
+        fast=_FAST,
+        decoding=DecodingRule(
+            bos_behind_padding=False, skipped_positions=1, ends_at_bar=False, lenient=False
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What openpi's own training configuration of a policy type and an asset says.
+
+    note: what its robot transforms do beyond that.
+    """
+
+    horizon: int
+    state_in_prompt: bool | None = None
+    delta_actions: str | None = None
+    note: str | None = None
+
+
+_ALOHA = Training(
+    50,
+    delta_actions="6,-1,6,-1",
+    note="openpi turns the joints of ALOHA into its own (adapt_to_pi: signs, grippers) and back; that is not "
+    "done here: give and take joints in openpi's form",
+)
+_LIBERO = "physical-intelligence/libero"
+TRAININGS: Mapping[tuple[str, str], Training] = {
+    ("pi0", "droid"): Training(10),
+    ("pi05", "droid"): Training(15),
+    ("pi0_fast", "droid"): Training(10),
+    ("pi0", _LIBERO): Training(50, delta_actions="6,-1"),
+    ("pi05", _LIBERO): Training(10, state_in_prompt=False),
+    ("pi0_fast", _LIBERO): Training(10, delta_actions="6,-1"),
+    ("pi0", "trossen"): _ALOHA,
+    ("pi05", "trossen"): _ALOHA,
+}
+
+
+def bool_mask(text: str) -> NDArray[np.bool_] | None:
+    """openpi's make_bool_mask: "2,-1" → [True, True, False]. None where the text is no such list."""
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        return None
+    if any(abs(count) > LONGEST for count in counts):
+        return None
+    return np.array([count > 0 for count in counts for _ in range(abs(count))], np.bool_)
