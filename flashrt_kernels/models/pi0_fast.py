@@ -153,7 +153,8 @@ class Pi0Fast(PaliGemma):
         timings = {"decode": 1e3 * (time.perf_counter() - start)}
         actions = self.action_norm.unnormalise(self.read(ids))
         if self.relative is not None:
-            actions += np.where(self.relative, state[: len(self.relative)], np.float32(0))
+            relative = np.flatnonzero(self.relative)  # a state may have fewer numbers than an action
+            actions[:, relative] += state[relative]
         return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
@@ -165,7 +166,10 @@ class Pi0Fast(PaliGemma):
         Sources: lerobot 0.6.1 (detokenize_actions), openpi 15a9616 (FASTTokenizer.extract_actions).
         """
         shape = (self.config.chunk_size, self.config.action_dim)
-        found = self.words.read(ids)
+        found = self.words.read(ids[:-1] if ids and ids[-1] in self.stops else ids)
+        beyond = [
+            i for i in found if i >= self.fast.size
+        ]  # LeRobot leaves them out: zeros, if there are no others
         try:
             count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
         except ValueError as error:
@@ -173,6 +177,8 @@ class Pi0Fast(PaliGemma):
         else:
             fits = self.rule.lenient or count == expected
             problem = "" if fits else f"{count} coefficients, expected {expected}"
+        if beyond:
+            problem = f"words that are no actions: {beyond[0]} is no id of a FAST action"
         if self.demands_prefix and not self.words.begins(ids):
             problem = "a text that does not begin with `Action: `"
         if not found:
