@@ -20,9 +20,10 @@ class Names:
         self._cameras, self._groups = checkpoint.cameras, dict(checkpoint.state_widths)
         self._slots = slots_by_name(checkpoint.cameras, checkpoint.camera_names)
         self._parts = {name: name for name in self._groups}
+        known = dict(self._slots)  # a robot may call its cameras as the checkpoint calls others
         for robot, own in rename.items():
-            if own in self._slots:
-                self._slots[robot] = self._slots[own]
+            if own in known:
+                self._slots[robot] = known[own]
             elif own in self._groups:
                 self._parts[robot] = own
             else:
