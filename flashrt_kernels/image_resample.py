@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from flashrt_kernels.image import fitted_size
 from flashrt_kernels.image_taps import (
-    ONE,
+    ONE_BITS,
     Neighbours,
     Taps,
     area_taps,
@@ -127,10 +127,9 @@ def pillow(image: torch.Tensor, height: int, width: int, filter: str) -> torch.T
     if (rows, columns) == (height, width):
         return image
     device = str(image.device)
-    lines = image.permute(1, 2, 0).reshape(columns, channels * rows).to(torch.float64)
-    lines = levels(weighted(lines, pillow_taps(columns, width, filter, device)))
-    lines = upright(lines, channels, rows)
-    lines = levels(weighted(lines, pillow_taps(rows, height, filter, device)))
+    lines = image.permute(1, 2, 0).reshape(columns, channels * rows)
+    lines = levels(lines, pillow_taps(columns, width, filter, device))
+    lines = levels(upright(lines, channels, rows), pillow_taps(rows, height, filter, device))
     return lines.view(height, channels, width).transpose(1, 2)
 
 
@@ -139,9 +138,14 @@ def upright(lines: torch.Tensor, channels: int, rows: int) -> torch.Tensor:
     return lines.view(-1, channels, rows).permute(2, 1, 0).reshape(rows, -1)
 
 
-def levels(sums: torch.Tensor) -> torch.Tensor:
-    """Sums of weights that add up to ONE → 0 … 255, in place."""
-    return sums.add_(ONE // 2).mul_(1 / ONE).floor_().clamp_(0, 255)
+def levels(lines: torch.Tensor, taps: Taps) -> torch.Tensor:
+    """[count, n] levels → [size, n] levels, uint8."""
+    lines = lines.to(torch.float32)
+    sums, *lower = (weighted(lines, taps, digit).int() for digit in taps.digits)
+    for digit in lower:
+        sums = sums.bitwise_left_shift_(taps.bits).add_(digit)
+    half = 1 << (ONE_BITS - 1)
+    return sums.add_(half).bitwise_right_shift_(ONE_BITS).clamp_(0, 255).to(torch.uint8)
 
 
 def area(image: torch.Tensor, height: int, width: int, filter: str) -> torch.Tensor:
@@ -155,17 +159,18 @@ def area(image: torch.Tensor, height: int, width: int, filter: str) -> torch.Ten
     whole = all(ratio == int(ratio) for ratio in ratios)  # then OpenCV adds integers and divides once
     device = str(image.device)
     lines = image.permute(1, 2, 0).reshape(columns, channels * rows).to(torch.float32)
-    lines = upright(weighted(lines, area_taps(columns, width, whole, device)), channels, rows)
-    lines = weighted(lines, area_taps(rows, height, whole, device))
+    across, down = area_taps(columns, width, whole, device), area_taps(rows, height, whole, device)
+    lines = upright(weighted(lines, across, across.digits[0]), channels, rows)
+    lines = weighted(lines, down, down.digits[0])
     sums = lines.view(height, channels, width).transpose(1, 2)
     if ratios == (2.0, 2.0):
         return sums.mul_(0.25).add_(0.5).floor_()
     return sums.mul_(1 / (ratios[0] * ratios[1]) if whole else 1.0).round_()
 
 
-def weighted(lines: torch.Tensor, taps: Taps) -> torch.Tensor:
-    """[count, n] → [size, n]: each new line is a weighted sum of old ones."""
-    return F.embedding_bag(taps.lines, lines, taps.starts, mode="sum", per_sample_weights=taps.weights)
+def weighted(lines: torch.Tensor, taps: Taps, weights: torch.Tensor) -> torch.Tensor:
+    """[count, n] float32 → [size, n]: each new line is a weighted sum of old ones."""
+    return F.embedding_bag(taps.lines, lines, taps.starts, mode="sum", per_sample_weights=weights)
 
 
 def linear(image: torch.Tensor, height: int, width: int) -> torch.Tensor:

@@ -13,16 +13,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-ONE = 1 << 22  # what Pillow's weights of one line add up to
+ONE_BITS = 22  # Pillow's weights of one line add up to 2²²
 LINEAR_ONE = 1 << 11  # what the two weights of OpenCV's linear filter do
 
 
 class Taps(NamedTuple):
-    """Of each new line, one after the other: old lines [n] and their weights [n]; `starts` [size]: where."""
+    """Of each new line, one after the other: old lines [n] and their weights [n]; `starts` [size]: where.
+
+    Whole weights come as digits of `bits` bits, the highest first: sums over one digit are exact in fp32.
+    """
 
     lines: torch.Tensor
-    weights: torch.Tensor
     starts: torch.Tensor
+    digits: tuple[torch.Tensor, ...]
+    bits: int = 0
 
 
 class Neighbours(NamedTuple):
@@ -61,8 +65,11 @@ def pillow_taps(count: int, size: int, filter: str, device: str) -> Taps:
     end = np.minimum((centre + support * scale + 0.5).astype(np.int64), count)
     lines, inside = ragged(first, end)
     weights = np.where(inside, of((lines - centre[:, None] + 0.5) / scale), 0.0)
-    weights *= ONE / weights.sum(1, keepdims=True)
-    return taps(lines, np.copysign(np.floor(np.abs(weights) + 0.5), weights), inside, device)
+    weights *= (1 << ONE_BITS) / weights.sum(1, keepdims=True)
+    whole = np.copysign(np.floor(np.abs(weights) + 0.5), weights).astype(np.int64)
+    # levels have 8 bits, lower digits a sign: 7 + bits + log2(taps) must stay within the 24 bits of fp32
+    bits, count = (11, 2) if inside.sum(1).max() <= 64 else (8, 3)
+    return taps(lines, inside, digits_of(whole[inside], bits, count), device, bits)
 
 
 def shrinks_by(count: int, size: int) -> float:
@@ -85,7 +92,8 @@ def area_taps(count: int, size: int, whole: bool, device: str) -> Taps:
     weights = np.where(lines < first[:, None], before, np.where(lines < last[:, None], 1.0, behind))
     if not whole:
         weights = weights / cell[:, None]
-    return taps(lines, weights.astype(np.float32), inside & (weights > 0), device)
+    inside &= weights > 0
+    return taps(lines, inside, [weights[inside]], device)
 
 
 @lru_cache(maxsize=64)
@@ -112,8 +120,20 @@ def ragged(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lines, lines < end[:, None]
 
 
-def taps(lines: np.ndarray, weights: np.ndarray, inside: np.ndarray, device: str) -> Taps:
-    """The entries that lie inside, one new line after the other."""
+def digits_of(weights: np.ndarray, bits: int, count: int) -> list[np.ndarray]:
+    """weights = Σ digit · 2^(bits · its place), the lower digits within ± 2^(bits − 1), the highest first."""
+    half, found = 1 << (bits - 1), []
+    for _ in range(count - 1):
+        digit = ((weights + half) & (2 * half - 1)) - half
+        found.append(digit)
+        weights = (weights - digit) >> bits
+    return [weights, *reversed(found)]
+
+
+def taps(lines: np.ndarray, inside: np.ndarray, digits: list[np.ndarray], device: str, bits: int = 0) -> Taps:
+    """The lines that lie inside, one new line after the other, with the digits of their weights."""
     counts = inside.sum(1)
     starts = np.cumsum(counts) - counts
-    return Taps(*(torch.from_numpy(part).to(device) for part in (lines[inside], weights[inside], starts)))
+    places = [torch.from_numpy(part).to(device) for part in (lines[inside], starts)]
+    parts = tuple(torch.from_numpy(digit.astype(np.float32)).to(device) for digit in digits)
+    return Taps(places[0], places[1], parts, bits)
