@@ -58,8 +58,8 @@ class FlowPolicy(PaliGemma):
     def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
         """Inputs `tokens`, `valid`, `positions`, `noise` and, where actions are relative, `base`.
 
-        Output: `actions` [horizon, D] in robot units. Marks carry the names of LeRobot's intermediates:
-        `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
+        Output: `actions` [horizon, D] in the policy's units. Marks carry the names of LeRobot's
+        intermediates: `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
         """
         length = cameras * self.dims.vision.patches + tokens
         first = length + self.state_rows  # row of the first action token
@@ -112,11 +112,11 @@ class FlowPolicy(PaliGemma):
         positions[:] = np.cumsum(valid) - 1
         if self.relative is not None:
             count = len(self.relative)
-            g.host("base")[:] = np.where(self.relative, state[:count], 0.0)
+            g.host("base")[:] = np.where(self.relative, self.units.to_policy(state)[:count], 0.0)
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
-        """The graph has done it all."""
-        return Outcome(bucket.graph.read("actions"))
+        """The graph has done it all but what `units` of the robot ask for."""
+        return Outcome(self.units.to_robot(bucket.graph.read("actions")))
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.steps} denoising steps\naction expert: {self.expert}"

@@ -178,8 +178,10 @@ class Pi0Fast(PaliGemma):
         timings = {"decode": 1e3 * (time.perf_counter() - start)}
         actions = self.action_norm.unnormalise(self.read(ids))
         if self.relative is not None:
-            actions += np.where(self.relative, state[: len(self.relative)], np.float32(0))
-        return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
+            base = self.units.to_policy(state)[: len(self.relative)]
+            actions += np.where(self.relative, base, np.float32(0))
+        copies = {LOGITS: np.concatenate(logits)} if logits else {}
+        return Outcome(self.units.to_robot(actions), timings, copies)
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
         """Written ids → normalised chunk [horizon, action_dim].

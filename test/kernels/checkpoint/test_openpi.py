@@ -190,10 +190,9 @@ def test_known_assets_bring_openpis_own_configuration(tmp_path: Path) -> None:
     assert load(folder.path, state_in_prompt=True).prompt.state
 
 
-def test_aloha_is_told_what_openpi_would_do_with_its_joints(tmp_path: Path) -> None:
-    """Two joints of every arm have the other sign in openpi: without it, they move the wrong way."""
+def test_offsets_of_a_known_asset_are_hinted_at(tmp_path: Path) -> None:
+    """ALOHA's joints are offsets in openpi's own training: taken for angles, they fold the arms to zero."""
     notes = load(openpi_folder(tmp_path / "aloha", "tiny_pi05", "trossen").path).notes
-    assert any("adapt_to_pi" in note for note in notes)
     assert any("6,-1,6,-1" in note for note in notes)
 
 
