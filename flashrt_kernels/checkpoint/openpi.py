@@ -182,18 +182,24 @@ def _delta_mask(
     folder: Path, config: PolicyConfig, training: Training | None, options: Options, notes: list[str]
 ) -> NDArray[np.bool_] | None:
     """[action_dim]; None where no action is an offset."""
-    if options.delta_actions is None:
-        usual = training.delta_actions if training else None
-        hint = f"; openpi trains with this asset with {usual}" if usual else ""
+    given, most = options.delta_actions, min(config.action_dim, config.state_dim)
+    if given is None:
+        given = training.delta_actions if training else None
+        usual = None if given is None else bool_mask(given)
+        if given is None or usual is None or len(usual) > most:
+            notes.append(
+                "no file says which actions are offsets to the state: none is; delta_actions = 6,-1 would "
+                "mean the first 6, but not the next"
+            )
+            return None
         notes.append(
-            f"no file says which actions are offsets to the state: none is; delta_actions = 6,-1 would mean "
-            f"the first 6, but not the next{hint}"
+            f"delta_actions = {given}, as openpi trains with this asset: these actions are offsets to the "
+            f"state; no file says it, and -{config.action_dim} would mean that none is"
         )
-        return None
-    mask = bool_mask(options.delta_actions)
-    if mask is None or len(mask) > min(config.action_dim, config.state_dim):
+    mask = bool_mask(given)
+    if mask is None or len(mask) > most:
         raise CheckpointError(
-            f"{folder}: delta_actions is {options.delta_actions!r}, expected counts joined by commas, "
+            f"{folder}: delta_actions is {given!r}, expected counts joined by commas, "
             f"negative ones for actions that are no offsets, of at most {config.action_dim} actions and "
             f"{config.state_dim} numbers of the state"
         )

@@ -85,6 +85,16 @@ def test_alohas_whole_way(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(decide(adapted, STATE), got)
 
 
+def test_offsets_of_a_known_asset_are_followed_and_said(tmp_path: Path) -> None:
+    """ALOHA's joints are offsets in openpi's own training: taken for angles, they fold the arms to zero."""
+    folder = two_arms(tmp_path / "aloha", "tiny_pi05")
+    mask = load(folder).relative_action_mask
+    assert mask is not None
+    assert mask.tolist() == [*[True] * 6, False, *[True] * 6, False]
+    assert any(note.startswith("delta_actions = 6,-1,6,-1, as openpi trains") for note in load(folder).notes)
+    assert load(folder, delta_actions="-14").relative_action_mask is None
+
+
 @pytest.mark.parametrize(("name", "asset"), [("tiny_pi05", "trossen"), ("tiny_pi0", ALOHA_SIM)])
 def test_openpis_own_aloha_is_adapted_and_says_so(tmp_path: Path, name: str, asset: str) -> None:
     """No file says it: the user must be able to read what was assumed, and to contradict."""
