@@ -251,6 +251,23 @@ class StaticGraph(Composition):
         self._started = True
         program.start()
 
+    def settle(self, behind: int = 0) -> None:
+        """Wait until all but the newest `behind` (0 or 1) of what was started here has ended.
+
+        What those have written can be read by `peek`, while the newest runs on.
+        """
+        self._planned_program("settle()").settle(behind)
+
+    def peek(self, name: str) -> np.ndarray:
+        """A copy of an output of at most SMALL bytes, as far as `settle` has waited for it.
+
+        A replay that runs on may change what it writes otherwise, and nothing else.
+        """
+        results = self._planned_program("peek()").results
+        if name not in results:
+            raise GraphError(f"{self.name}: peek({name!r}); it has {sorted(results)}")
+        return copy_out(results[name])
+
     def finish(self) -> Program | None:
         """Wait for the end of what was started, here and in the graph before. Returns what began it."""
         first = None if self._leader is None else self._leader.finish()

@@ -54,7 +54,7 @@ def load_policy(
     max_image_bytes: largest image that a camera may deliver; fixes the size of the input buffers.
     progress: called with (bytes of weights in place, bytes in all).
     reading: what files do not say, see load_checkpoint: `pad_prompt_state` (LeRobot), `delta_actions`,
-    `chunk_size`, `state_in_prompt` (openpi), `image_size` (GR00T).
+    `chunk_size`, `state_in_prompt`, `adapt_to_pi` (openpi), `image_size` (GR00T).
 
     Logs the origin and what the checkpoint's files contradict each other in. Raises CheckpointError naming
     file and key, or the option that cannot be used; ObservationError as `Policy.bind`; DeviceError where

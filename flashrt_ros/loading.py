@@ -40,6 +40,7 @@ def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | No
         head=config.head,
         chunk_size=config.chunk_size or None,
         state_in_prompt=config.state_in_prompt,
+        adapt_to_pi=config.adapt_to_pi,
         pad_prompt_state=config.pad_prompt_state or None,
         image_size=config.image_size,
     )

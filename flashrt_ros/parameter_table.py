@@ -90,6 +90,13 @@ PARAMETERS: Final = (
         choices=("", "true", "false"),
     ),
     Parameter(
+        "adapt_to_pi",
+        "string",
+        "",
+        "openpi on ALOHA only: joints and grippers become the policy's and back; empty = its default.",
+        choices=("", "true", "false"),
+    ),
+    Parameter(
         "head",
         "string",
         "full",

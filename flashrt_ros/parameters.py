@@ -87,6 +87,7 @@ class NodeConfig:
     delta_actions: str
     chunk_size: int
     state_in_prompt: bool | None
+    adapt_to_pi: bool | None
     head: str
     pad_prompt_state: bool
     image_size: tuple[int, int] | None  # (height, width)
@@ -125,7 +126,8 @@ class NodeConfig:
         _refuse_unknown(given, table)
         values = {name: read_value(row, given) for name, row in table.items()}
         own = {name: values[name] for name in rows if name not in lists}
-        own["state_in_prompt"] = {"": None, "true": True, "false": False}[own["state_in_prompt"]]
+        for name in ("state_in_prompt", "adapt_to_pi"):
+            own[name] = {"": None, "true": True, "false": False}[own[name]]
         own["image_size"] = _image_size(own["image_size"])
         own["action_names"] = own["action_names"] or lists["joint_names"]
         cameras = tuple(_camera(name, values) for name in lists["cameras"])

@@ -178,16 +178,18 @@ class Gate:
         return outputs[0], outputs[1]
 
     def _texts(self, observed: Observed) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:
-        """Logits of both for one text, that of ours: a token that differs would change all that follow."""
-        outputs, text = [], None
+        """Logits of both, as far as they write the same text: one other token changes all that follow."""
+        outputs, texts = [], []
         for policy in (self.ours, self.fp32):
             model: Any = policy._model
             first = self._result(policy, observed)
             ids = model.tokenise(observed.instruction, observed.state)
-            written, found = model.write(policy._opened().holding(len(ids)), tap=True, text=text)
-            text = text or written
-            outputs.append({"logits": found or [first], "result": [first]})
-        return outputs[0], outputs[1]
+            written, found = model.write(policy._opened().holding(len(ids)), tap=True)
+            texts.append(written)
+            outputs.append({"logits": [first, *found], "result": [first]})
+        pairs = zip(*texts, strict=False)
+        same = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), min(map(len, texts)))
+        return tuple({**output, "logits": output["logits"][: same + 1]} for output in outputs)  # type: ignore[return-value]
 
     def _moved(self, found: Sequence[Observed]) -> dict[str, float]:
         """Relative change of the actions when one thing of an observation is another."""

@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """What openpi's checkpoints have in common, whichever framework trained them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from flashrt_kernels.checkpoint.openpi_rules import KINDS, TRAININGS, WITHOUT_ST
 from flashrt_kernels.checkpoint.openpi_statistics import Statistics, read_statistics
 from flashrt_kernels.checkpoint.options import Options
 from flashrt_kernels.checkpoint.pi import PiCheckpoint, PromptRule
+from flashrt_kernels.checkpoint.robot_units import ALOHA_JOINTS, AlohaUnits, RobotUnits
 from flashrt_kernels.checkpoint.tensors import Unscanned
 from flashrt_kernels.checkpoint.tokenizer import check_vocabulary, find_tokenizer, load_tokenizer
 from flashrt_kernels.errors import CheckpointError
@@ -57,11 +58,12 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
     statistics = read_statistics(found.folder, options.embodiment, kind.statistics)
     training = TRAININGS.get((found.policy_type, statistics.asset))
     notes = list(statistics.notes)
-    if training and training.note:
-        notes.append(training.note)
-    config = _config(found, kind, statistics, _horizon(found, kind, training, options, notes))
+    horizon = _horizon(found, kind, training, options, notes)
+    config = _config(found, kind, statistics, (training and training.cameras) or kind.cameras, horizon)
     prompt = _prompt(found, kind, training, options, notes)
     mask = _delta_mask(found.folder, config, training, options, notes)
+    units = _units(found.folder, config, training, options, notes)
+    names = training.camera_names if training else {}
     text = load_tokenizer(find_tokenizer(found.folder, options.tokenizer))
     check_vocabulary(text, found.folder, dims.vocab)
     fast = kind.fast
@@ -74,7 +76,7 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         origin=found.origin,
         policy_type=found.policy_type,
         cameras=config.cameras,
-        camera_names={},
+        camera_names={name: IMAGES + slot for name, slot in names.items()},
         state_name="state",
         state_dim=config.state_dim,
         action_dim=config.action_dim,
@@ -99,10 +101,13 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         decoding=kind.decoding,
         fast_skip_tokens=fast.skip_tokens if fast else 0,
         max_decoding_steps=fast.max_decoding_steps if fast else 0,
+        units=units,
     )
 
 
-def _config(found: Found, kind: Kind, statistics: Statistics, horizon: int) -> PolicyConfig:
+def _config(
+    found: Found, kind: Kind, statistics: Statistics, cameras: Sequence[str], horizon: int
+) -> PolicyConfig:
     state_dim, action_dim = len(statistics.state.offset), len(statistics.actions.offset)
     width = found.action_width
     for what, count in (("state", state_dim), ("actions", action_dim)):
@@ -123,7 +128,7 @@ def _config(found: Found, kind: Kind, statistics: Statistics, horizon: int) -> P
         min_period=MIN_PERIOD,
         max_period=MAX_PERIOD,
         empty_cameras=0,
-        cameras=tuple(IMAGES + name for name in kind.cameras),
+        cameras=tuple(IMAGES + name for name in cameras),
         state_dim=state_dim,
         action_dim=action_dim,
         action_names=None,
@@ -179,21 +184,52 @@ def _delta_mask(
     folder: Path, config: PolicyConfig, training: Training | None, options: Options, notes: list[str]
 ) -> NDArray[np.bool_] | None:
     """[action_dim]; None where no action is an offset."""
-    if options.delta_actions is None:
-        usual = training.delta_actions if training else None
-        hint = f"; openpi trains with this asset with {usual}" if usual else ""
+    given, most = options.delta_actions, min(config.action_dim, config.state_dim)
+    if given is None:
+        given = training.delta_actions if training else None
+        usual = None if given is None else bool_mask(given)
+        if given is None or usual is None or len(usual) > most:
+            notes.append(
+                "no file says which actions are offsets to the state: none is; delta_actions = 6,-1 would "
+                "mean the first 6, but not the next"
+            )
+            return None
         notes.append(
-            f"no file says which actions are offsets to the state: none is; delta_actions = 6,-1 would mean "
-            f"the first 6, but not the next{hint}"
+            f"delta_actions = {given}, as openpi trains with this asset: these actions are offsets to the "
+            f"state; no file says it, and -{config.action_dim} would mean that none is"
         )
-        return None
-    mask = bool_mask(options.delta_actions)
-    if mask is None or len(mask) > min(config.action_dim, config.state_dim):
+    mask = bool_mask(given)
+    if mask is None or len(mask) > most:
         raise CheckpointError(
-            f"{folder}: delta_actions is {options.delta_actions!r}, expected counts joined by commas, "
+            f"{folder}: delta_actions is {given!r}, expected counts joined by commas, "
             f"negative ones for actions that are no offsets, of at most {config.action_dim} actions and "
             f"{config.state_dim} numbers of the state"
         )
     padded = np.zeros(config.action_dim, np.bool_)
     padded[: len(mask)] = mask
     return padded if padded.any() else None
+
+
+def _units(
+    folder: Path, config: PolicyConfig, training: Training | None, options: Options, notes: list[str]
+) -> RobotUnits:
+    """ALOHA's, where the user says so or else where openpi trains with this asset so."""
+    given, widths = options.adapt_to_pi, (config.state_dim, config.action_dim)
+    fits = widths == (ALOHA_JOINTS, ALOHA_JOINTS)
+    if given and not fits:
+        raise CheckpointError(
+            f"{folder}: adapt_to_pi is True, but the statistics are of {widths[0]} joints and {widths[1]} "
+            f"actions, expected ALOHA's {ALOHA_JOINTS}"
+        )
+    if given is None and training and training.adapt_to_pi:
+        given = fits
+        why = (
+            "as openpi trains with this asset" if given else f"which takes {ALOHA_JOINTS} joints and actions"
+        )
+        notes.append(f"adapt_to_pi = {given}, {why}; no file says it")
+    elif given is None and not training and fits:
+        notes.append(
+            "joints and grippers are taken and given as the policy knows them: no file says whether it was "
+            "trained on those of ALOHA with openpi's adapt_to_pi; adapt_to_pi = True if so"
+        )
+    return AlohaUnits() if given else RobotUnits()

@@ -1,11 +1,11 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """openpi's rules that no checkpoint holds: its policies, and its own training configurations.
 
-Source: openpi 15a9616, models/, transforms.py and training/config.py.
+Source: openpi 15a9616, models/, policies/, transforms.py and training/config.py.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,31 +54,44 @@ KINDS: Mapping[str, Kind] = {
 class Training:
     """What openpi's own training configuration of a policy type and an asset says.
 
-    note: what its robot transforms do beyond that.
+    adapt_to_pi: joints and grippers are turned into those of openpi's base models and back.
+    camera_names: the robot's name → slot. cameras: the slots, where they are not those of the policy type.
     """
 
     horizon: int
     state_in_prompt: bool | None = None
     delta_actions: str | None = None
-    note: str | None = None
+    adapt_to_pi: bool = False
+    camera_names: Mapping[str, str] = field(default_factory=dict)
+    cameras: tuple[str, ...] | None = None
 
 
-_ALOHA = Training(
-    50,
-    delta_actions="6,-1,6,-1",
-    note="openpi turns the joints of ALOHA into its own (adapt_to_pi: signs, grippers) and back; that is not "
-    "done here: give and take joints in openpi's form",
-)
+def _observed(**slots: str) -> Mapping[str, str]:
+    """Keys of observations → slots; with and without the `observation/` in front."""
+    return {place + name: slot for place in ("observation/", "") for name, slot in slots.items()}
+
+
+_DROID = _observed(exterior_image_1_left="base_0_rgb", wrist_image_left="left_wrist_0_rgb")
+_DROID_FAST = _observed(exterior_image_1_left="base_0_rgb", wrist_image_left="wrist_0_rgb")
+_LIBERO_NAMES = _observed(image="base_0_rgb", wrist_image="left_wrist_0_rgb")
+_ALOHA_NAMES = dict(zip(("cam_high", "cam_left_wrist", "cam_right_wrist"), _ARM_CAMERAS, strict=True))
+_ALOHA = Training(50, delta_actions="6,-1,6,-1", adapt_to_pi=True, camera_names=_ALOHA_NAMES)
 _LIBERO = "physical-intelligence/libero"
 TRAININGS: Mapping[tuple[str, str], Training] = {
-    ("pi0", "droid"): Training(10),
-    ("pi05", "droid"): Training(15),
-    ("pi0_fast", "droid"): Training(10),
-    ("pi0", _LIBERO): Training(50, delta_actions="6,-1"),
-    ("pi05", _LIBERO): Training(10, state_in_prompt=False),
-    ("pi0_fast", _LIBERO): Training(10, delta_actions="6,-1"),
+    ("pi0", "droid"): Training(10, camera_names=_DROID),
+    ("pi05", "droid"): Training(15, camera_names=_DROID),
+    ("pi0_fast", "droid"): Training(10, camera_names=_DROID_FAST),
+    ("pi0", _LIBERO): Training(50, delta_actions="6,-1", camera_names=_LIBERO_NAMES),
+    ("pi05", _LIBERO): Training(10, state_in_prompt=False, camera_names=_LIBERO_NAMES),
+    # LiberoInputs names the slots alike for all policies.
+    ("pi0_fast", _LIBERO): Training(
+        10, delta_actions="6,-1", camera_names=_LIBERO_NAMES, cameras=_ARM_CAMERAS
+    ),
     ("pi0", "trossen"): _ALOHA,
     ("pi05", "trossen"): _ALOHA,
+    ("pi0", "lerobot/aloha_sim_transfer_cube_human"): Training(
+        50, adapt_to_pi=True, camera_names={**_ALOHA_NAMES, "top": "base_0_rgb"}
+    ),
 }
 
 

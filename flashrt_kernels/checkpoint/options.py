@@ -29,6 +29,7 @@ class Options:
     delta_actions: str | None = None
     chunk_size: int | None = None
     state_in_prompt: bool | None = None
+    adapt_to_pi: bool | None = None
     image_size: tuple[int, int] | None = None
     scan: bool = True
 

@@ -68,7 +68,7 @@ def _groot(folder: Path, options: Options) -> Checkpoint:
     return groot.load_groot(folder, options.tokenizer, options.embodiment, options.scan, options.image_size)
 
 
-_OPENPI = ("embodiment", "delta_actions", "chunk_size", "state_in_prompt")
+_OPENPI = ("embodiment", "delta_actions", "chunk_size", "state_in_prompt", "adapt_to_pi")
 # The first that recognises a folder reads it.
 ORIGINS = (
     Origin(
@@ -113,6 +113,7 @@ def load_checkpoint(
     delta_actions: str | None = None,
     chunk_size: int | None = None,
     state_in_prompt: bool | None = None,
+    adapt_to_pi: bool | None = None,
     image_size: tuple[int, int] | None = None,
     scan: bool = True,
 ) -> Checkpoint:
@@ -123,7 +124,9 @@ def load_checkpoint(
     pad_prompt_state: LeRobot: the prompt holds the state padded to max_state_dim, as version 0.4 wrote it.
     What openpi keeps in its training configuration: delta_actions, which actions are offsets to the state, in
     the notation of make_bool_mask ("6,-1": six that are and one that is not); chunk_size, actions of a chunk;
-    state_in_prompt, whether Pi0.5's prompt holds the state (discrete_state_input).
+    state_in_prompt, whether Pi0.5's prompt holds the state (discrete_state_input); adapt_to_pi, whether
+    joints and grippers of ALOHA are turned into those of openpi's base models and back. None: as openpi's own
+    training with the asset says.
     image_size: GR00T: (height, width) of every camera, where the number of tokens follows from it.
     scan: look at all values of the weights; without, `unscanned` says what is left to check.
 
@@ -138,6 +141,7 @@ def load_checkpoint(
         delta_actions,
         chunk_size,
         state_in_prompt,
+        adapt_to_pi,
         image_size,
         scan,
     )

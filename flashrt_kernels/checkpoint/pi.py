@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_kernels.checkpoint.checkpoint import Checkpoint, Floats
-from flashrt_kernels.checkpoint.config import PolicyConfig
+from flashrt_kernels.checkpoint.config import IMAGES, PolicyConfig
 from flashrt_kernels.checkpoint.dims import ModelDims
 from flashrt_kernels.checkpoint.fast import ActionTokens, FastTokenizer
 from flashrt_kernels.checkpoint.normaliser import Normaliser
+from flashrt_kernels.checkpoint.robot_units import RobotUnits
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
 CameraRule = Literal["present first", "fixed", "fixed, seen"]
@@ -62,6 +63,7 @@ class PiCheckpoint(Checkpoint):
     ones, in their own slot, or in their own slot as a black picture that the policy attends to.
     state_name: of the one group of its state.
     relative_action_mask: [action_dim]; True where the policy gives an offset to the observed state.
+    units: of the robot's state and actions; statistics and relative actions are in those of the policy.
 
     Of Pi0-FAST only: fast; action_tokens, its ids in the vocabulary, of which the last fast_skip_tokens are
     left free; decoding; max_decoding_steps, the most tokens of one chunk, `Action: ` included.
@@ -83,6 +85,7 @@ class PiCheckpoint(Checkpoint):
     decoding: DecodingRule | None = None
     fast_skip_tokens: int = 0
     max_decoding_steps: int = 0
+    units: RobotUnits = field(default_factory=RobotUnits)
 
     @property
     def state_widths(self) -> Mapping[str, int]:
@@ -97,7 +100,7 @@ class PiCheckpoint(Checkpoint):
         return dict(self.action_norm.stats)
 
     def normalise_state(self, state: Floats) -> Floats:
-        return self.state_norm.normalise(state)
+        return self.state_norm.normalise(self.units.to_policy(state))
 
     def describe(self) -> list[str]:
         lines = [f"tokenizer: {self.tokenizer.source}"]
@@ -108,4 +111,8 @@ class PiCheckpoint(Checkpoint):
         if self.relative_action_mask is not None:
             relative = np.flatnonzero(self.relative_action_mask).tolist()
             lines += [f"actions {relative} are relative to the state of the observation"]
+        lines += self.units.describe()
+        if self.camera_names:
+            names = (f"{name} = {slot.removeprefix(IMAGES)}" for name, slot in self.camera_names.items())
+            lines += [f"other camera names: {', '.join(names)}"]
         return lines

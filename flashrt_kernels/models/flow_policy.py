@@ -58,8 +58,8 @@ class FlowPolicy(PaliGemma):
     def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
         """Inputs `tokens`, `valid`, `positions`, `noise` and, where actions are relative, `base`.
 
-        Output: `actions` [horizon, D] in robot units. Marks carry the names of LeRobot's intermediates:
-        `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
+        Output: `actions` [horizon, D] in the policy's units. Marks carry the names of LeRobot's
+        intermediates: `prefix.layer0`, `suffix.step0.layer1`, `x_t.step3`, …
         """
         length = cameras * self.dims.vision.patches + tokens
         first = length + self.state_rows  # row of the first action token
@@ -113,11 +113,11 @@ class FlowPolicy(PaliGemma):
         if self.relative is not None:
             base, relative = g.host("base"), np.flatnonzero(self.relative)  # a state may have fewer numbers
             base[:] = 0
-            base[relative] = state[relative]
+            base[relative] = self.units.to_policy(state)[relative]
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
-        """The graph has done it all."""
-        return Outcome(bucket.graph.read("actions"))
+        """The graph has done it all but what `units` of the robot ask for."""
+        return Outcome(self.units.to_robot(bucket.graph.read("actions")))
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.steps} denoising steps\naction expert: {self.expert}"

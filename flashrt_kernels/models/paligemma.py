@@ -56,7 +56,7 @@ class PaliGemma:
         self.config, self.dims = checkpoint.config, checkpoint.dims
         self.action_norm = checkpoint.action_norm
         self.relative = checkpoint.relative_action_mask
-        self.normalise_state = checkpoint.normalise_state
+        self.normalise_state, self.units = checkpoint.normalise_state, checkpoint.units
         height, width = self.config.image_resolution
         rule = openpi if checkpoint.image_filter == "antialias" else Fit
         self.images: ImageRule = rule(height, width, self.dims.vision.patch_size)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -12,16 +13,19 @@ import torch
 
 from flashrt_kernels.checkpoint.layout import EMBEDDING, VLM
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
-from flashrt_kernels.decoding import argmax, clear
+from flashrt_kernels.decoding import advance_text, argmax, begin_text, clear
+from flashrt_kernels.embedding import embedding
 from flashrt_kernels.errors import DecisionError
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.gemma import Cache, PlainNorms, Span, block
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.paligemma import PaliGemma
+from flashrt_kernels.models.weights import RESIDUAL
 
 Head = Literal["full", "actions"]
 LOGITS, HEAD = "gen.logits", "embeddings of the words of actions"
+NEXT, TEXT = "next token", ("text", "visible", "place")  # what a step leaves to the next one
 
 
 class Pi0Fast(PaliGemma):
@@ -78,42 +82,62 @@ class Pi0Fast(PaliGemma):
     # ---- the graphs ----
 
     def compose(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Inputs `tokens`, `valid`, `positions`. Output `next` [1]. Keeps caches with room for the text."""
+        """Inputs `tokens`, `valid`, `positions`, `first position` [1]. Output `text` [limit].
+
+        Keeps the caches, with room for the text, and how far it has come.
+        """
         length = cameras * self.dims.vision.patches + tokens
         x = g.borrow("prefix")[:length]
         valid = g.input("valid", (length,), torch.bool)
         positions = g.input("positions", (length,), torch.int32)
+        first = g.input("first position", (1,), torch.int32)
         caches = self.caches(g, length + self.limit)
+        shapes = {"text": (self.limit,), "visible": (length + self.limit,), "place": (2,)}
+        dtypes = {"text": torch.int32, "visible": torch.bool, "place": torch.int32}
+        state = {name: g.buffer(name, shapes[name], dtypes[name]) for name in TEXT}
         with g.section("prefix"):
             ids = g.input("tokens", (tokens,), torch.int32)
             g.mark("tokens", ids)
             self.embed(g, ids, out=x[length - tokens :])
             g.mark("prefix.embs", x)
             span = Span(slice(0, length), self.rotation(g, positions), valid)
-            self._next(g, x, caches, span, "prefix")
+            following = g.call(argmax, logits=self._logits(g, x, caches, span, "prefix"))
             for cache in caches:
                 for part in (cache.keys, cache.values):
                     g.call(clear, out=part[length:])
+            g.call(begin_text, next=following, position=first, prompt=valid, **state)
+        g.output("text", state["text"])
+        for name, buffer in {**state, NEXT: following}.items():
+            g.keep(name, buffer, rewritable=True)
         for i, cache in enumerate(caches):
             g.keep(f"kv.{i}.k", cache.keys, rewritable=True)
             g.keep(f"kv.{i}.v", cache.values, rewritable=True)
 
     def compose_step(self, g: StaticGraph, cameras: int, tokens: int) -> None:
-        """Inputs `token`, `position`, `at` (tokens written so far), each [1], `valid`. Output `next` [1]."""
+        """No inputs: a replay goes on where the last one stopped. Output `text` [limit], one token longer."""
         length = cameras * self.dims.vision.patches + tokens
         rows = length + self.limit
-        ids = g.input("token", (1,), torch.int32)
-        position = g.input("position", (1,), torch.int32)
-        at = g.input("at", (1,), torch.int32)
-        valid = g.input("valid", (rows,), torch.bool)
+        following = g.borrow(NEXT)
+        text, visible, place = (g.borrow(name) for name in TEXT)
         caches = [Cache(g.borrow(f"kv.{i}.k"), g.borrow(f"kv.{i}.v")) for i in range(self.dims.vlm.depth)]
         with g.section("decode"):
-            own = slice(length, rows)
-            span = Span(own, self.rotation(g, position), valid, settled=length, at=at)
-            self._next(g, self.embed(g, ids), caches, span, "decode")
+            own, table = slice(length, rows), self.rotation(g, place[1:2])
+            span = Span(own, table, visible, settled=length, at=place[0:1])
+            logits = self._logits(g, self._embed_written(g, following), caches, span, "decode")
+            g.call(argmax, logits=logits, out=following)
+            g.call(advance_text, next=following, text=text, visible=visible[length:], place=place)
+        g.output("text", text)
 
-    def _next(self, g: StaticGraph, x: Buffer, caches: list[Cache], span: Span, label: str) -> None:
-        """x [tokens, width] through all layers; what follows the last token is the output `next`."""
+    def _embed_written(self, g: StaticGraph, ids: Buffer) -> Buffer:
+        """Of tokens as the head numbers them."""
+        if self.chosen is None:
+            return self.embed(g, ids)
+        scale, table = math.sqrt(self.dims.vlm.width), self.weights.kept(g, HEAD)
+        found: Buffer = g.call(embedding, ids=ids, table=table, scale=scale, out_dtype=RESIDUAL)
+        return found
+
+    def _logits(self, g: StaticGraph, x: Buffer, caches: list[Cache], span: Span, label: str) -> Buffer:
+        """x [tokens, width] through all layers → [1, words]: what may follow the last token."""
         w, norms = self.weights, PlainNorms(g, self.weights, self.eps)
         rows = x.shape[0]
         for i, cache in enumerate(caches):
@@ -122,9 +146,9 @@ class Pi0Fast(PaliGemma):
             g.mark(f"{label}.layer{i}", x)
         h, _ = norms(VLM + "norm", x)
         head = w.matrix(g, EMBEDDING) if self.chosen is None else w.kept(g, HEAD)
-        logits = g.call(matmul, x=h, weight=head, out_dtype=torch.float32)
+        logits: Buffer = g.call(matmul, x=h, weight=head, out_dtype=torch.float32)
         g.mark(f"{label}.logits", logits)
-        g.output("next", g.call(argmax, logits=logits))
+        return logits
 
     # ---- a decision ----
 
@@ -144,6 +168,7 @@ class Pi0Fast(PaliGemma):
         valid[text : valid.size - len(ids)] = False
         valid[valid.size - len(ids) :] = True
         positions[:] = np.cumsum(valid) - 1
+        g.host("first position")[0] = positions[-1] + 1 + self.rule.skipped_positions
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
         """Writes the chunk token by token. timings: `decode`, all tokens. taps: LOGITS of every token but the
@@ -154,8 +179,9 @@ class Pi0Fast(PaliGemma):
         actions = self.action_norm.unnormalise(self.read(ids))
         if self.relative is not None:
             relative = np.flatnonzero(self.relative)  # a state may have fewer numbers than an action
-            actions[:, relative] += state[relative]
-        return Outcome(actions, timings, {LOGITS: np.concatenate(logits)} if logits else {})
+            actions[:, relative] += self.units.to_policy(state)[relative]
+        copies = {LOGITS: np.concatenate(logits)} if logits else {}
+        return Outcome(self.units.to_robot(actions), timings, copies)
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
         """Written ids → normalised chunk [horizon, action_dim].
@@ -187,39 +213,36 @@ class Pi0Fast(PaliGemma):
             raise DecisionError(f"pi0_fast wrote {problem}")
         return self.fast.decode(found, *shape)
 
-    def write(
-        self, bucket: Bucket, tap: bool = False, text: Sequence[int] | None = None
-    ) -> tuple[list[int], list[np.ndarray]]:
+    def write(self, bucket: Bucket, tap: bool = False) -> tuple[list[int], list[np.ndarray]]:
         """Greedy ids behind the prompt of `bucket.graph`, which was replayed; with `tap` also logits.
 
-        text: ids that are written in place of the policy's own, to compare logits.
+        A GPU has the next token on its way while the host looks at the last one; behind the end of a text it
+        writes one that nobody reads, and nobody waits for it.
         """
         assert bucket.step is not None
-        step, valid = bucket.step, bucket.step.host("valid")
-        prompt = bucket.graph.host("valid")
-        length, count = prompt.size, int(prompt.sum())
-        valid[:length], valid[length:] = prompt, False
-        ids = [self._id(bucket.graph)]
+        step, text = bucket.step, self._ids(bucket.graph.read("text"))
+        count = begun = 1  # tokens that are written; tokens that are or will be
         logits: list[np.ndarray] = []
-        limit = self.limit if text is None else len(text)
-        while len(ids) < limit and (text is not None or ids[-1] not in self.stops):
-            written = len(ids) - 1
-            if text is not None:
-                ids[written] = text[written]
-            step.host("token")[0] = ids[-1]
-            step.host("at")[0] = written
-            step.host("position")[0] = count + written + self.rule.skipped_positions
-            valid[length + written] = True
-            copies = step.replay(("decode.logits",) if tap else ())
-            logits += copies.values()
-            ids.append(self._id(step))
-        self.written = len(ids)
-        return ids, logits
+        try:
+            while count < self.limit and text[count - 1] not in self.stops:
+                if tap:
+                    logits += step.replay(("decode.logits",)).values()
+                    begun += 1
+                while begun < min(count + 1 + (0 if tap else step.backend.ahead), self.limit):
+                    step.start()
+                    begun += 1
+                count += 1
+                step.settle(begun - count)
+                text = self._ids(step.peek("text"))
+        except BaseException:
+            step.finish()
+            raise
+        self.written = count
+        return text[:count], logits
 
-    def _id(self, graph: StaticGraph) -> int:
-        """What the head of a replayed graph has chosen."""
-        index = int(graph.read("next")[0])
-        return index if self.chosen is None else int(self.chosen[index])
+    def _ids(self, text: np.ndarray) -> list[int]:
+        """Ids of words as the head numbers them."""
+        return (text if self.chosen is None else self.chosen[text]).tolist()
 
     def describe(self) -> str:
         words = "all words" if self.chosen is None else f"{len(self.chosen)} words of actions only"

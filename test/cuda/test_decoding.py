@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from flashrt_kernels.decoding import argmax, clear, write_rows
+from flashrt_kernels.decoding import advance_text, argmax, begin_text, clear, write_rows
 from test.cuda.support import check, gpu, random, requires_cuda
 
 pytestmark = requires_cuda
@@ -105,3 +105,24 @@ def test_clear(dtype: torch.dtype, shape: tuple[int, int], offset: int) -> None:
     torch.cuda.synchronize()
     assert not memory[offset : offset + count].any()
     assert int(memory.isnan().sum()) == offset + 8
+
+
+@pytest.mark.parametrize(("rows", "limit"), [(5, 3), (3, 300), (1, 1), (1000, 256)])
+def test_a_text_begins_and_goes_on(rows: int, limit: int) -> None:
+    """Else the GPU looks at other tokens than the CPU, or loses its place."""
+    from flashrt_kernels.cuda.backend import run
+
+    prompt = torch.rand(rows, generator=torch.Generator().manual_seed(rows)) < 0.5
+    found = []
+    for device in ("cpu", "cuda"):
+        numbers = [torch.tensor([value], dtype=torch.int32, device=device) for value in (11, 40, 12)]
+        text = torch.full((limit,), -1, dtype=torch.int32, device=device)
+        visible = torch.ones(rows + limit, dtype=torch.bool, device=device)
+        place = torch.full((2,), -1, dtype=torch.int32, device=device)
+        begin = {"next": numbers[0], "position": numbers[1], "prompt": prompt.to(device)}
+        state = {"text": text, "visible": visible, "place": place}
+        go_on = {"next": numbers[2], "text": text, "visible": visible[rows:], "place": place}
+        for kernel, given in ((begin_text, begin | state), *[(advance_text, go_on)] * 4):
+            kernel(**given) if device == "cpu" else run(kernel, gpu(), **given)
+        found.append([tensor.cpu().tolist() for tensor in (text, visible, place)])
+    assert found[0] == found[1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt_kernels import GraphError
-from flashrt_kernels.decoding import argmax, clear, write_rows
+from flashrt_kernels.decoding import advance_text, argmax, begin_text, clear, write_rows
 from flashrt_kernels.graph import StaticGraph
 from test.kernels.support import dtypes, poisoned, random, seeds, wide
 
@@ -80,3 +80,25 @@ def test_clear(rows: int, width: int, dtype: torch.dtype) -> None:
     out = poisoned((rows, width), dtype)
     assert clear(out=out) is out
     assert not wide(out).any()
+
+
+def test_a_text_begins_behind_its_prompt_and_goes_on() -> None:
+    """A token that is not visible, or stands elsewhere than it was trained to, changes all that follow."""
+    prompt, limit = torch.tensor([True, False, True]), 3
+    text, visible = torch.full((limit,), 9, dtype=torch.int32), torch.ones(6, dtype=torch.bool)
+    place = torch.full((2,), 9, dtype=torch.int32)
+    first, position = torch.tensor([5], dtype=torch.int32), torch.tensor([2], dtype=torch.int32)
+    begin_text(next=first, position=position, prompt=prompt, text=text, visible=visible, place=place)
+    assert text.tolist() == [5, 0, 0]
+    assert visible.tolist() == [True, False, True, True, False, False]
+    assert place.tolist() == [0, 2]
+    seen = []
+    for token in (7, 8, 4):  # the last one no longer fits
+        following = torch.tensor([token], dtype=torch.int32)
+        advance_text(next=following, text=text, visible=visible[3:], place=place)
+        seen.append((text.tolist(), visible[3:].tolist(), place.tolist()))
+    assert seen == [
+        ([5, 7, 0], [True, True, False], [1, 3]),
+        ([5, 7, 8], [True, True, True], [2, 4]),
+        ([5, 7, 8], [True, True, True], [3, 5]),
+    ]

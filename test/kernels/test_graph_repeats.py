@@ -114,3 +114,20 @@ def test_replay_after_the_graph_before_was_planned_again_is_refused() -> None:
     found.first.plan()
     with pytest.raises(GraphError, match="planned again"):
         found.second.replay()
+
+
+def test_started_ahead_it_can_be_looked_at_before_it_has_all_ended() -> None:
+    """The host reads one token while the device is at the next; what it reads must be complete."""
+    found = planned()
+    found.second.host("at")[0] = 0
+    found.second.write("row", np.full((1, 4), 1.0, np.float32))
+    found.second.start()
+    found.second.start()
+    found.second.settle(behind=1)
+    np.testing.assert_array_equal(found.second.peek("all")[2], silu(x=torch.ones(1, 4)).numpy()[0])
+    with pytest.raises(GraphError, match="before what was started has been waited for"):
+        found.second.read("all")
+    found.second.finish()
+    np.testing.assert_array_equal(found.second.read("all"), found.second.peek("all"))
+    with pytest.raises(GraphError, match=r"peek\('x'\); it has \['all'\]"):
+        found.second.peek("x")

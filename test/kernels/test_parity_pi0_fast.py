@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from flashrt_kernels import DecisionError, ObservationError, Policy, arena
+from flashrt_kernels.checkpoint.robot_units import RobotUnits
 from flashrt_kernels.models.model import Bucket
 from flashrt_kernels.models.pi0_fast import LOGITS, Pi0Fast
 from test.kernels.parity import Oracle, as_image, assert_close, decide, load, read_oracle
@@ -86,6 +87,29 @@ def test_raw_observation_to_robot_units(policies: dict[str, Policy], order: tupl
         oracle = read_oracle(TRAINED, file)
         actions = decide(policies[TRAINED], oracle).actions
         assert_close(actions, oracle.tensors["actions_unnormalized"][0])
+
+
+class _Turned(RobotUnits):
+    """A robot whose joints all turn the other way."""
+
+    def to_policy(self, state: np.ndarray) -> np.ndarray:
+        return -state
+
+    def to_robot(self, actions: np.ndarray) -> np.ndarray:
+        return -actions
+
+
+def test_units_of_the_robot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is written for the policy's state, offsets are added to it; the robot gets its own units."""
+    policy, oracle = load(TRAINED), read_oracle(TRAINED)
+    model, state = model_of(policy), oracle.tensors["raw.state"].astype(np.float32)
+    monkeypatch.setattr(model, "relative", np.array([True, False, True]))
+    usual = policy.decide(oracle.images, state, oracle.task).actions
+    bare = model.normalise_state
+    monkeypatch.setattr(model, "units", _Turned())
+    monkeypatch.setattr(model, "normalise_state", lambda state: bare(_Turned().to_policy(state)))
+    np.testing.assert_array_equal(policy.decide(oracle.images, -state, oracle.task).actions, -usual)
+    policy.close()
 
 
 def test_reading_a_text(policies: dict[str, Policy]) -> None:

@@ -297,7 +297,8 @@ def test_R57_image_size_that_is_none_is_refused(text: str) -> None:
         NodeConfig.from_dict(flat(image_size=text))
 
 
+@pytest.mark.parametrize("name", ["state_in_prompt", "adapt_to_pi"])
 @pytest.mark.parametrize(("text", "value"), [("", None), ("true", True), ("false", False)])
-def test_state_in_prompt_has_three_values(text: str, value: bool | None) -> None:
+def test_switches_of_checkpoints_have_three_values(name: str, text: str, value: bool | None) -> None:
     """Empty is the checkpoint's own way."""
-    assert NodeConfig.from_dict(flat(state_in_prompt=text)).state_in_prompt is value
+    assert getattr(NodeConfig.from_dict(flat(**{name: text})), name) is value

@@ -126,6 +126,7 @@ def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
         ({"camera.top.topic": "front image"}, ("camera.top.topic", "'front image'", "characters")),
         ({"tokenizer": "/no/tokenizer"}, ("/no/tokenizer",)),
         ({"device": "cuda:7"}, ("cuda:7",)),
+        ({"adapt_to_pi": "true"}, ("adapt_to_pi is True", "LeRobot")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Launches of argmax, write_rows and clear."""
+"""Launches of argmax, write_rows, clear, begin_text and advance_text."""
 
 from __future__ import annotations
 
@@ -75,3 +75,24 @@ def clear(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -
     arguments = (out, is_bf16(out), ctypes.c_int64(count))
     handle = gpu.function(FAMILY, name)
     return [Launch(handle, (ceil_div(units, THREADS),), THREADS, arguments, pdl=gpu.pdl, name=name)]
+
+
+@launches(decoding.begin_text)
+def begin_text(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -> list[Launch]:
+    rows, limit = a["prompt"].shape[0], a["text"].shape[0]
+    arguments = (
+        *(a[name] for name in ("next", "position", "prompt", "text", "visible", "place")),
+        rows,
+        limit,
+    )
+    grid = (ceil_div(rows + limit, THREADS),)
+    return [
+        Launch(gpu.function(FAMILY, "begin_text"), grid, THREADS, arguments, pdl=gpu.pdl, name="begin_text")
+    ]
+
+
+@launches(decoding.advance_text)
+def advance_text(gpu: Gpu, a: Tensors, p: Parameters, workspace: torch.Tensor | None) -> list[Launch]:
+    arguments = (*(a[name] for name in ("next", "text", "visible", "place")), a["text"].shape[0])
+    handle = gpu.function(FAMILY, "advance_text")
+    return [Launch(handle, (1,), 32, arguments, pdl=gpu.pdl, name="advance_text")]

@@ -1,6 +1,6 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// argmax, write_rows and clear (flashrt_kernels/decoding.py).
+// argmax, write_rows, clear, begin_text and advance_text (flashrt_kernels/decoding.py).
 #include "vector.cuh"
 
 namespace flashrt {
@@ -121,4 +121,32 @@ extern "C" __global__ void clear_any(void* out, int out_bf16, long long count) {
     wait_for_predecessor();
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) store_from_float(out, out_bf16, i, 0.0f);
+}
+
+// One thread for each row of the cache; limit <= rows + limit.
+extern "C" __global__ void begin_text(const int* next, const int* position, const bool* prompt, int* text,
+                                      bool* visible, int* place, int rows, int limit) {
+    release_successor();
+    wait_for_predecessor();
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < limit) text[i] = i == 0 ? *next : 0;
+    if (i < rows + limit) visible[i] = i < rows ? prompt[i] : i == rows;
+    if (i == 0) {
+        place[0] = 0;
+        place[1] = *position;
+    }
+}
+
+// One warp, of which one thread works.
+extern "C" __global__ void advance_text(const int* next, int* text, bool* visible, int* place, int limit) {
+    release_successor();
+    wait_for_predecessor();
+    if (threadIdx.x) return;
+    int at = place[0] + 1;
+    if (at < limit) {
+        text[at] = *next;
+        visible[at] = true;
+    }
+    place[0] = at;
+    place[1] += 1;
 }
