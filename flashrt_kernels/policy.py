@@ -64,11 +64,11 @@ class Policy:
         self._model, self._backend = model, backend
         self.camera_rule = model.camera_rule
         self._max_image_bytes = max_image_bytes
-        self._names = Names(checkpoint, rename or {})
         self._graphs: PolicyGraphs | None = None
         self._seen: dict[str, int] = {}  # slots with an image in the last decision → their place in the graph
         self.bound: tuple[str, ...] = ()
         try:
+            self._names = Names(checkpoint, rename or {})
             self._plan(self.cameras if cameras is None else cameras)
         except BaseException:
             self.close()
