@@ -15,6 +15,7 @@ _TYPES = {
     "delta_actions": (str, 'counts joined by commas, as "6,-1"'),
     "chunk_size": (int, "an integer"),
     "state_in_prompt": (bool, "True or False"),
+    "adapt_to_pi": (bool, "True or False"),
 }
 
 

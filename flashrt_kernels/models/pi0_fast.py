@@ -193,9 +193,7 @@ class Pi0Fast(PaliGemma):
         """
         shape = (self.config.chunk_size, self.config.action_dim)
         found = self.words.read(ids[:-1] if ids and ids[-1] in self.stops else ids)
-        beyond = [
-            i for i in found if i >= self.fast.size
-        ]  # LeRobot leaves them out: zeros, if there are no others
+        beyond = [i for i in found if i >= self.fast.size]  # LeRobot leaves them out, down to zeros
         try:
             count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
         except ValueError as error:

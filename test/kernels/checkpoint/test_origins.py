@@ -95,6 +95,7 @@ def test_options_without_a_meaning_are_refused(name: str, options: dict[str, Any
     ("options", "words"),
     [
         ({"state_in_prompt": "false"}, "state_in_prompt is 'false', expected True or False"),
+        ({"adapt_to_pi": "no"}, "adapt_to_pi is 'no', expected True or False"),
         ({"chunk_size": 5.0}, "chunk_size is 5.0, expected an integer"),
         ({"chunk_size": True}, "chunk_size is True, expected an integer"),
         ({"delta_actions": 6}, "delta_actions is 6, expected counts joined by commas"),
