@@ -1,15 +1,17 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The robot's names of cameras and parts of the state → the checkpoint's own."""
+"""The robot's names of cameras and parts of the state → the checkpoint's own. Without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 from flashrt_kernels.errors import ObservationError
+
+if TYPE_CHECKING:
+    from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 
 
 class Names:

@@ -56,7 +56,7 @@ class Policy:
         self.state_dim, self.action_dim = checkpoint.state_dim, checkpoint.action_dim
         self.horizon = checkpoint.horizon
         self.state_groups = dict(checkpoint.state_widths)
-        self.action_names = checkpoint.action_names
+        self.action_names, self.not_positions = checkpoint.action_names, checkpoint.not_positions
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)
         self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded

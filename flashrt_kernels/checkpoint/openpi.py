@@ -83,6 +83,7 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         horizon=config.chunk_size,
         denoising_steps=config.num_inference_steps,
         action_names=None,
+        not_positions=training.not_positions if training else "",
         tensors=tensors,
         unscanned=unscanned,
         notes=tuple(notes),
