@@ -27,8 +27,8 @@ class Checkpoint(ABC):
     denoising_steps: the checkpoint's own number; None where the policy has none.
     tensors: exactly the policy's canonical keys, memory-mapped. unscanned: what still has to be verified,
     where the reader was told not to look at every value.
-    not_positions: what the actions are, where they are known to be, or to be in all likelihood, something else
-    than joint positions; empty otherwise.
+    not_positions: what the actions are, where they are known or likely to be something else than joint
+    positions; empty otherwise.
     notes: where the files contradict each other harmlessly, and which one was followed.
     """
 
