@@ -67,10 +67,12 @@ def groot_tensors(dims: GrootDims) -> Iterator[TensorSpec]:
     yield from _head(dims)
 
 
-def _linear(name: str, out: int, *inputs: int, bias: bool = True, bf16: bool = True) -> Iterator[TensorSpec]:
-    yield TensorSpec(f"{name}.weight", (out, *inputs), "linear", bf16)
+def _linear(
+    name: str, out: int, *inputs: int, bias: bool = True, kind: Kind = "linear"
+) -> Iterator[TensorSpec]:
+    yield TensorSpec(f"{name}.weight", (out, *inputs), kind, bf16=True)
     if bias:
-        yield TensorSpec(f"{name}.bias", (out,), "bias", bf16)
+        yield TensorSpec(f"{name}.bias", (out,), "bias", bf16=True)
 
 
 def _norm(name: str, width: int, kind: Kind = "layer_norm") -> Iterator[TensorSpec]:
@@ -132,12 +134,12 @@ def _qwen(prefix: str, llm: QwenDims, final_norm: bool) -> Iterator[TensorSpec]:
     def norm(name: str, width: int, kind: Kind = "layer_norm") -> TensorSpec:
         return TensorSpec(f"{prefix}{name}.weight", (width,), kind, bf16=True)
 
-    yield TensorSpec(prefix + "embed_tokens.weight", (llm.vocab, llm.width), "embedding", bf16=True)
+    yield TensorSpec(prefix + "embed_tokens.weight", (llm.vocab, llm.width), "unit_embedding", bf16=True)
     queries, keys = llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim
     for i in range(llm.depth):
         layer = f"layers.{i}."
         yield norm(layer + "input_layernorm", llm.width)
-        yield norm(layer + "post_attention_layernorm", llm.width)
+        yield norm(layer + "post_attention_layernorm", llm.width, "mlp_norm")
         for name in ("q_norm", "k_norm"):
             yield norm(f"{layer}self_attn.{name}", llm.head_dim)
         for name, out, inputs in (
@@ -155,34 +157,34 @@ def _qwen(prefix: str, llm: QwenDims, final_norm: bool) -> Iterator[TensorSpec]:
 
 
 def _by_embodiment(
-    name: str, dims: GrootDims, inputs: int, out: int, used: int | None = None
+    name: str, dims: GrootDims, inputs: int, out: int, kind: Kind = "linear", used: int | None = None
 ) -> Iterator[TensorSpec]:
     embodiments = dims.head.embodiments
-    yield StackedSpec(f"{HEAD}{name}.W", (embodiments, inputs, out), "linear", bf16=True, used=used)
+    yield StackedSpec(f"{HEAD}{name}.W", (embodiments, inputs, out), kind, bf16=True, used=used)
     yield TensorSpec(f"{HEAD}{name}.b", (embodiments, out), "bias", bf16=True)
 
 
 def _head(dims: GrootDims) -> Iterator[TensorSpec]:
     head = dims.head
     # Of the numbers that fit, a robot's state has few: random weights must not drown them.
-    yield from _by_embodiment("state_encoder.layer1", dims, head.max_state, head.hidden, used=_STATE)
+    yield from _by_embodiment("state_encoder.layer1", dims, head.max_state, head.hidden, "state_mlp", _STATE)
+    yield from _by_embodiment("state_encoder.layer2", dims, head.hidden, head.width, "state_mlp")
     for name, inputs, out in (
-        ("state_encoder.layer2", head.hidden, head.width),
         ("action_encoder.W1", head.max_action, head.width),
         ("action_encoder.W2", 2 * head.width, head.width),
         ("action_encoder.W3", head.width, head.width),
         ("action_decoder.layer1", head.output, head.hidden),
-        ("action_decoder.layer2", head.hidden, head.max_action),
     ):
         yield from _by_embodiment(name, dims, inputs, out)
+    yield from _by_embodiment("action_decoder.layer2", dims, head.hidden, head.max_action, "action_output")
     yield TensorSpec(HEAD + "position_embedding.weight", (head.positions, head.width), "embedding", bf16=True)
     yield from _norm(HEAD + "vlln", dims.llm.width)
     for i in range(head.vlsa_depth):
         block = f"{VLSA}transformer_blocks.{i}."
         yield from _norm(block + "norm1", dims.llm.width)
         yield from _norm(block + "norm3", dims.llm.width)
-        yield from _attention(block + "attn1.", dims.llm.width, dims.llm.width)
-        yield from _feed_forward(block + "ff.", dims.llm.width, dims.vlsa_mlp)
+        yield from _attention(block + "attn1.", dims.llm.width, dims.llm.width, "quiet_branch")
+        yield from _feed_forward(block + "ff.", dims.llm.width, dims.vlsa_mlp, "quiet_branch")
     embedder = DIT + "timestep_encoder.timestep_embedder."
     yield from _linear(embedder + "linear_1", head.width, TIME_FEATURES)
     yield from _linear(embedder + "linear_2", head.width, head.width)
@@ -195,13 +197,13 @@ def _head(dims: GrootDims) -> Iterator[TensorSpec]:
     yield from _linear(DIT + "proj_out_2", head.output, head.width)
 
 
-def _attention(prefix: str, width: int, context: int) -> Iterator[TensorSpec]:
+def _attention(prefix: str, width: int, context: int, end: Kind = "linear") -> Iterator[TensorSpec]:
     yield from _linear(prefix + "to_q", width, width)
     yield from _linear(prefix + "to_k", width, context)
     yield from _linear(prefix + "to_v", width, context)
-    yield from _linear(prefix + "to_out.0", width, width)
+    yield from _linear(prefix + "to_out.0", width, width, kind=end)
 
 
-def _feed_forward(prefix: str, width: int, mlp: int) -> Iterator[TensorSpec]:
+def _feed_forward(prefix: str, width: int, mlp: int, end: Kind = "linear") -> Iterator[TensorSpec]:
     yield from _linear(prefix + "net.0.proj", mlp, width)
-    yield from _linear(prefix + "net.2", width, mlp)
+    yield from _linear(prefix + "net.2", width, mlp, kind=end)

@@ -30,6 +30,13 @@ Kind = Literal[
     "attention_rms_norm",
     "attention_layer_norm",
     "mlp_rms_norm",
+    "mlp_norm",
+    "unit_embedding",
+    "state_token",
+    "state_mlp",
+    "action_tokens",
+    "quiet_branch",
+    "action_output",
 ]
 
 
@@ -53,9 +60,9 @@ class TensorSpec:
 
 
 def _linear(
-    name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False
+    name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False, kind: Kind = "linear"
 ) -> Iterator[TensorSpec]:
-    yield TensorSpec(f"{name}.weight", (out, *inputs), "linear", bf16)
+    yield TensorSpec(f"{name}.weight", (out, *inputs), kind, bf16)
     if bias:
         yield TensorSpec(f"{name}.bias", (out,), "bias", bf16)
 
@@ -133,11 +140,11 @@ def pi0_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterato
     width = dims.action_expert.width
     yield from paligemma_tensors(dims)
     yield from gemma_tensors(EXPERT, dims.action_expert, adaptive=False)
-    yield from _linear("state_proj", width, state_width, bias=True)
+    yield from _linear("state_proj", width, state_width, bias=True, kind="state_token")
     yield from _linear("action_in_proj", width, action_width, bias=True)
     yield from _linear("action_out_proj", action_width, width, bias=True)
     yield from _linear("action_time_mlp_in", width, 2 * width, bias=True)
-    yield from _linear("action_time_mlp_out", width, width, bias=True)
+    yield from _linear("action_time_mlp_out", width, width, bias=True, kind="action_tokens")
 
 
 def pi0_fast_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
