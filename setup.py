@@ -24,6 +24,7 @@ MANIFEST = ElementTree.parse(HERE / "package.xml").getroot()
 # Exact, tested versions of everything, ROS included, are in requirements/.
 RUNTIME = [
     "numpy>=1.26",
+    "jinja2>=3.1",
     "opencv-python-headless>=4.8",
     "matplotlib>=3.8",
     "PyYAML>=6.0",
@@ -37,6 +38,8 @@ RUNTIME = [
 
 # An NVIDIA GPU. torch must be a CUDA 13 build, which no requirement can say.
 CUDA = ["cupy-cuda13x>=14.0,<15", "cuda-bindings>=13.0,<14"]
+# openpi's JAX checkpoints.
+JAX_CHECKPOINTS = ["tensorstore>=0.1.70"]
 # The CUDA compiler, for python -m flashrt_kernels.build where the wheel came without compiled kernels.
 NVCC = [
     "nvidia-cuda-nvcc==13.0.*",
@@ -135,7 +138,7 @@ setup(
     packages=find_packages(include=["flashrt_ros", "flashrt_ros.*", "flashrt_kernels", "flashrt_kernels.*"]),
     package_data={"flashrt_kernels": ["data/*/*", *KERNELS]},
     install_requires=RUNTIME,
-    extras_require={"cuda": CUDA, "build": NVCC},
+    extras_require={"cuda": CUDA, "build": NVCC, "jax-checkpoints": JAX_CHECKPOINTS},
     zip_safe=False,
     distclass=BinaryDistribution,
     cmdclass={"build_py": BuildPy},

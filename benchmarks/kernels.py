@@ -31,11 +31,11 @@ from benchmarks.device.inputs import CAMERAS, write_checkpoints
 from benchmarks.device.kernel_calls import KernelCall, calls_of, random_arrays
 from benchmarks.device.page_text import SUSTAINED_SHAPE
 from benchmarks.device.timing import load, median_milliseconds
+from flashrt_kernels import Policy, load_policy
 from flashrt_kernels.cuda import families
 from flashrt_kernels.cuda.backend import CudaBackend
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.cuda.options import CudaOptions
-from flashrt_kernels.policy import Policy, load_policy
 
 OUT = Path(__file__).resolve().parent / "results" / "kernels.json"
 CACHE_FACTOR = 2  # arrays in turn take this many times the L2 cache
@@ -124,7 +124,7 @@ def measure(
 
 def calls(policy: Policy, case: Case) -> Counter[KernelCall]:
     """The calls of the graph that a decision of this case replays."""
-    return calls_of(policy._opened().holding(case.prompt))
+    return calls_of(policy._opened().holding(case.prompt).graph)
 
 
 def measure_all(

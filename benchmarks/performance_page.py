@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""docs/performance.md and its plot, from benchmarks/results/device.json.
+"""docs/performance.md and its plot, from benchmarks/results/device.json and policies.json.
 
-Usage, after `python -m benchmarks.run`: python -m benchmarks.performance_page
+Usage, after `python -m benchmarks.run` or `.policies`: python -m benchmarks.performance_page
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.device import page_text
+from benchmarks.device import page_text, policies_page
 from benchmarks.device.cases import CASES, Case, floors
 from benchmarks.device.ceilings import SQUARE
 from benchmarks.device.page_text import SUSTAINED_SHAPE
@@ -20,6 +20,7 @@ from flashrt_kernels.checkpoint.recipe import SIZES
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "device.json"
+POLICIES = ROOT / "benchmarks" / "results" / "policies.json"
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "performance.png"
 OURS = "flashrt_ros bf16"
@@ -248,8 +249,8 @@ def steady(result: Json) -> list[str]:
     return table(("case", "time", "gpu p50, first sixth", "last sixth", "before", "after"), rows)
 
 
-def page(result: Json) -> str:
-    """The whole page as Markdown."""
+def page(result: Json, policies: Json | None) -> str:
+    """The whole page as Markdown. policies: what `python -m benchmarks.policies` measured, if it did."""
     lines = [
         page_text.HEAD,
         *machine(result),
@@ -258,6 +259,7 @@ def page(result: Json) -> str:
         *missing(result),
         page_text.WALL,
         *end_to_end(result),
+        *policies_page.section(policies),
         page_text.PEERS,
         *peers(result),
         page_text.PEERS_AFTER,
@@ -276,13 +278,21 @@ def page(result: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
+def measured_policies() -> Json | None:
+    """The committed measurement of all policies; None before there is one."""
+    if not POLICIES.is_file():
+        return None
+    found: Json = json.loads(POLICIES.read_text(encoding="utf-8"))
+    return found
+
+
 def main() -> None:
     from benchmarks.device.plot import draw
 
     if not RESULT.is_file():
         raise SystemExit(f"{RESULT} is missing; measure first, on an NVIDIA GPU: python -m benchmarks.run")
     result = json.loads(RESULT.read_text(encoding="utf-8"))
-    PAGE.write_text(page(result), encoding="utf-8")
+    PAGE.write_text(page(result, measured_policies()), encoding="utf-8")
     draw(result, {key: floor_of(result, key) for key in result["cases"]}, PLOT, PLOT_LIMIT_MS)
     print(f"wrote {PAGE.relative_to(ROOT)} and {PLOT.relative_to(ROOT)}")
 

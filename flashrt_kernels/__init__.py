@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashrt_kernels.errors import (
     CheckpointError,
+    DecisionError,
     DeviceError,
     GraphError,
     KernelBuildError,
@@ -22,12 +23,14 @@ from flashrt_kernels.errors import (
 )
 
 if TYPE_CHECKING:
+    from flashrt_kernels.loading import load_policy
     from flashrt_kernels.pixels import RawImage
-    from flashrt_kernels.policy import Chunk, Policy, load_policy
+    from flashrt_kernels.policy import Chunk, Policy
 
 __all__ = [
     "CheckpointError",
     "Chunk",
+    "DecisionError",
     "DeviceError",
     "GraphError",
     "KernelBuildError",
@@ -37,7 +40,7 @@ __all__ = [
     "load_policy",
 ]
 
-LAZY = {"Chunk": "policy", "Policy": "policy", "load_policy": "policy", "RawImage": "pixels"}
+LAZY = {"Chunk": "policy", "Policy": "policy", "load_policy": "loading", "RawImage": "pixels"}
 
 
 def __getattr__(name: str) -> Any:

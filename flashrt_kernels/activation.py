@@ -12,12 +12,13 @@ import torch.nn.functional as F
 
 from flashrt_kernels.kernel import FLOAT, In, Out, kernel
 
-Activation = Literal["none", "gelu_tanh", "gelu_erf", "silu"]
+Activation = Literal["none", "gelu_tanh", "gelu_erf", "silu", "relu"]
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "none": lambda x: x,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "gelu_erf": F.gelu,
     "silu": F.silu,
+    "relu": F.relu,
 }
 
 

@@ -56,6 +56,9 @@ class Program(Protocol):
     def start(self) -> None:
         """Send the small inputs and begin to run every needed step."""
 
+    def settle(self, behind: int) -> None:
+        """Wait until all but the newest `behind` (0 or 1) of what was started has ended, results included."""
+
     def finish(self, first: Program | None) -> None:
         """Wait for the end of what was started; results and `timings` are complete afterwards.
 
@@ -70,9 +73,13 @@ class Program(Protocol):
 
 
 class Backend(Protocol):
-    """One device as a graph sees it."""
+    """One device as a graph sees it.
+
+    ahead: replays of one graph that are worth starting before the host has looked at the one in front.
+    """
 
     device: torch.device
+    ahead: int
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
         """An arena whose first `inputs` bytes the host can write."""
@@ -109,6 +116,7 @@ class CpuBackend:
     """The CPU runs the references; host and device memory are the same."""
 
     device = torch.device("cpu")
+    ahead = 0  # what was started has ended
 
     def allocate(self, bytes: int, inputs: int) -> arena.Memory:
         return arena.allocate(bytes)
@@ -164,6 +172,9 @@ class CpuProgram:
                 now = time.perf_counter()
                 timings[section] += 1e3 * (now - start)
                 start = now
+
+    def settle(self, behind: int) -> None:
+        """Nothing to do: what was started has ended."""
 
     def finish(self, first: Program | None) -> None:
         """Nothing to do: what was started has ended."""

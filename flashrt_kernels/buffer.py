@@ -82,6 +82,12 @@ class Buffer:
         shape = inner if isinstance(index, int) else (stop - start, *inner)
         return Buffer(self.storage, shape, self.offset + start * row_bytes)
 
+    def view(self, *shape: int) -> Buffer:
+        """The same bytes with another shape. Raises GraphError where the count of elements differs."""
+        if math.prod(shape) != math.prod(self.shape):
+            raise GraphError(f"{self.storage.name}: {list(self.shape)} cannot be viewed as {list(shape)}")
+        return Buffer(self.storage, shape, self.offset)
+
     def overlaps(self, other: Buffer) -> bool:
         """True where the two share bytes."""
         if self.storage is not other.storage:

@@ -46,19 +46,30 @@ class Mark:
 class Composition:
     """Kernel calls over named buffers, each validated when it is recorded."""
 
-    def __init__(self, name: str, device: str | Backend = "cpu", after: Composition | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        device: str | Backend = "cpu",
+        after: Composition | None = None,
+        repeats: bool = False,
+    ) -> None:
         """device: `cpu`, `cuda`, `cuda:1`, or the backend that several graphs share.
 
         after: the graph that replays before this one, on the same backend; this one may borrow what it keeps.
+        repeats: that graph is replayed once by whoever uses both, and this one then as often as needed: its
+        replays never start the other, and its timings and marks are its own.
         """
         self.name = name
         self.backend = backend_of(device, name) if isinstance(device, str) else device
         if after is not None and after.backend is not self.backend:
             raise GraphError(f"{name}: after {after.name!r}, which has another backend; expected the same")
-        self._before = after
+        if repeats and after is None:
+            raise GraphError(f"{name}: repeats without a graph before; expected after=")
+        self._before, self._repeats = after, repeats
         self._storages: dict[str, Storage] = {}
         self._outputs: dict[str, Buffer] = {}
         self._kept: dict[str, Buffer] = {}
+        self._rewritable: set[str] = set()  # of what is kept
         self._marks: dict[str, Mark] = {}
         self._nodes: list[Node] = []
         self._section = ""
@@ -104,8 +115,10 @@ class Composition:
                 f"{self.name}: borrow({name!r}): it starts {buffer.offset} bytes into "
                 f"{buffer.storage.name!r}; expected a multiple of {ALIGNMENT}"
             )
-        storage = Storage(name, "borrowed", buffer.shape, buffer.dtype, fixed=buffer.written_here())
-        storage.written = list(storage.fixed)
+        storage = Storage(name, "borrowed", buffer.shape, buffer.dtype)
+        storage.written = buffer.written_here()
+        if self._before is not None and name not in self._before._rewritable:
+            storage.fixed = list(storage.written)
         return self._add(storage)
 
     def call(self, kernel: Kernel, /, **given: Any) -> Any:
@@ -151,13 +164,18 @@ class Composition:
         return kernel.results(arguments)
 
     @property
+    def _leader(self) -> Composition | None:
+        """The graph before, where every replay of this one begins with it."""
+        return None if self._repeats else self._before
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """Names that `replay(taps=…)` accepts, those of the graphs before first."""
-        return (*(() if self._before is None else self._before.marks), *self._marks)
+        return (*(() if self._leader is None else self._leader.marks), *self._marks)
 
     def _has(self, mark: str) -> bool:
         """Whether `mark` is one of `marks`, without making a list of them."""
-        return mark in self._marks or (self._before is not None and self._before._has(mark))
+        return mark in self._marks or (self._leader is not None and self._leader._has(mark))
 
     def mark(self, name: str, buffer: Buffer) -> None:
         """Name what `buffer` holds at this point, for taps."""
@@ -170,8 +188,11 @@ class Composition:
         self._check_named("output", name, buffer, self._outputs)
         self._outputs[name] = buffer
 
-    def keep(self, name: str, buffer: Buffer) -> None:
-        """Keep `buffer` for the graphs after this one; they may write what this one has not, by now."""
+    def keep(self, name: str, buffer: Buffer, rewritable: bool = False) -> None:
+        """Keep `buffer` for the graphs after this one; they may write what this one has not, by now.
+
+        rewritable: they may overwrite what it has written, too.
+        """
         self._check_named("keep", name, buffer, self._kept, whole=False)
         twice = [other for other, kept in self._kept.items() if kept.overlaps(buffer)]
         if twice:
@@ -179,6 +200,8 @@ class Composition:
                 f"{self.name}: keep {name!r} shares bytes with {twice}: they would be borrowed apart"
             )
         self._kept[name] = buffer
+        if rewritable:
+            self._rewritable.add(name)
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:

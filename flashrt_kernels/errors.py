@@ -10,6 +10,10 @@ class ObservationError(ValueError):
     """An image, joint state or instruction does not fit the policy. Names the camera or the joint."""
 
 
+class DecisionError(ValueError):
+    """A policy has come to no actions that may be executed: what it wrote is none. The next decision may."""
+
+
 class GraphError(ValueError):
     """A kernel was called with arguments that break its declaration. Names the kernel and the argument."""
 

@@ -33,9 +33,15 @@ SMALL = 1 << 16
 class StaticGraph(Composition):
     """A fixed sequence of kernel calls over fixed buffers in one arena."""
 
-    def __init__(self, name: str, device: str | Backend = "cpu", after: StaticGraph | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        device: str | Backend = "cpu",
+        after: StaticGraph | None = None,
+        repeats: bool = False,
+    ) -> None:
         """As `Composition`."""
-        super().__init__(name, device, after)
+        super().__init__(name, device, after, repeats)
         self._before: StaticGraph | None = after
         self._plan: arena.Plan | None = None
         self._arena: torch.Tensor | None = None
@@ -168,12 +174,16 @@ class StaticGraph(Composition):
     # ---- replay ----
 
     @property
+    def _leader(self) -> StaticGraph | None:
+        return None if self._repeats else self._before
+
+    @property
     def timings(self) -> dict[str, float]:
         """Milliseconds of each section in the last replay, those of the graph before first.
 
         On a GPU also `gpu`: from the first launch, of the graph before, to the end of the last.
         """
-        found = {} if self._before is None else self._before.timings
+        found = {} if self._leader is None else self._leader.timings
         found.pop("gpu", None)
         for section, ms in ({} if self._program is None else self._program.timings).items():
             found[section] = found.get(section, 0.0) + ms
@@ -235,15 +245,32 @@ class StaticGraph(Composition):
 
     def _start(self) -> None:
         program = self._planned_program("start()")
-        before = self._before
+        before = self._leader
         if before is not None and not before._started:
             before._start()
         self._started = True
         program.start()
 
+    def settle(self, behind: int = 0) -> None:
+        """Wait until all but the newest `behind` (0 or 1) of what was started here has ended.
+
+        What those have written can be read by `peek`, while the newest runs on.
+        """
+        self._planned_program("settle()").settle(behind)
+
+    def peek(self, name: str) -> np.ndarray:
+        """A copy of an output of at most SMALL bytes, as far as `settle` has waited for it.
+
+        A replay that runs on may change what it writes otherwise, and nothing else.
+        """
+        results = self._planned_program("peek()").results
+        if name not in results:
+            raise GraphError(f"{self.name}: peek({name!r}); it has {sorted(results)}")
+        return copy_out(results[name])
+
     def finish(self) -> Program | None:
         """Wait for the end of what was started, here and in the graph before. Returns what began it."""
-        first = None if self._before is None else self._before.finish()
+        first = None if self._leader is None else self._leader.finish()
         self._started = False
         if self._program is not None:
             self._program.finish(first)
@@ -280,8 +307,8 @@ class StaticGraph(Composition):
     def _replay_all(self, taps: Sequence[str]) -> dict[str, np.ndarray]:
         program = self._planned_program("replay()")
         copies: dict[str, np.ndarray] = {}
-        if self._before is not None:
-            copies |= self._before._replay_all(taps)
+        if self._leader is not None:
+            copies |= self._leader._replay_all(taps)
         at: dict[int, list[Any]] = {}
         for tap in taps:
             if tap in self._marks:

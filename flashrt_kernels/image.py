@@ -18,7 +18,9 @@ from flashrt_kernels.pixels import BY_CODE, PixelFormat
 @kernel(
     pixels=In("capacity", UINT8),
     info=In("4", INT32),
-    out=Out("(height//patch)*(width//patch) (3*patch*patch+7)//8*8", FLOAT),
+    out=Out(
+        "(height//(patch*merge))*(width//(patch*merge))*merge*merge (3*patch*patch+7)//8*8", FLOAT
+    ),  # sides that blocks of patches do not fill show as a wrong number of rows
     multiples=[("height", "patch"), ("width", "patch")],
 )
 def resize_to_patches(
@@ -29,33 +31,44 @@ def resize_to_patches(
     height: int,
     width: int,
     patch: int,
-    filter: Literal["bilinear", "antialias"] = "bilinear",
+    filter: Literal["bilinear", "antialias", "none"] = "bilinear",
+    place: Literal["centre", "end"] = "centre",
+    merge: int = 1,
 ) -> None:
-    """One camera image → patches in [−1, 1], row-major, features ordered (channel, y, x) as in a conv weight.
+    """One image → patches in [−1, 1], features ordered (channel, y, x) as in a conv weight.
 
+    Patches are ordered row by row, with `merge` > 1 by blocks of merge × merge: all patches of a block, row
+    by row, then the next block of the same rows.
     Zeros fill each patch up to a multiple of 8 values: the matmul that reads them wants rows on 16 bytes,
     also in bf16, and 3 · 14² values are not.
 
     info = [rows, columns, bytes per row, format code] of `pixels`; rows = 0 is a missing camera: −1
-    everywhere. The image keeps its aspect ratio and is centred on black.
+    everywhere. The image keeps its aspect ratio and is placed on black: in the centre, or at the end of the
+    rows and columns.
 
-    filter: `bilinear` reads four pixels (half-pixel centres), as LeRobot's resize_with_pad for Pi0
-    and Pi0.5. `antialias` weighs all that shrink into one and rounds to whole levels, as openpi's does.
+    filter: `bilinear` reads four pixels (half-pixel centres), as LeRobot's resize_with_pad for Pi0, Pi0.5 and
+    SmolVLA. `antialias` weighs all that shrink into one and rounds to whole levels, as openpi's model does.
+    `none` takes the pixels as they are; of a larger image the first rows and columns.
     """
     rows, columns, step, code = info.tolist()
     canvas = out.new_full((height, width, 3), -1.0, dtype=torch.float32)
     if rows:
-        new_height, new_width = fitted_size(rows, columns, height, width)
-        top, left = (height - new_height) // 2, (width - new_width) // 2
+        if filter == "none":
+            new_height, new_width = min(rows, height), min(columns, width)
+        else:
+            new_height, new_width = fitted_size(rows, columns, height, width)
+        share = 2 if place == "centre" else 1
+        top, left = (height - new_height) // share, (width - new_width) // share
         source = pixels.as_strided((rows, columns * BY_CODE[code].channels), (step, 1))
         small = FILTERS[filter](source, new_height, new_width, code)  # [new_height, new_width·3] in 0 … 255
         canvas[top : top + new_height, left : left + new_width] = (
             small.view(new_height, new_width, 3).mul_(2 / 255).sub_(1)
         )
-    grid = canvas.view(height // patch, patch, width // patch, patch, 3)
+    blocks = height // (patch * merge), width // (patch * merge)
+    grid = canvas.view(blocks[0], merge, patch, blocks[1], merge, patch, 3)
     features = 3 * patch**2
-    target = out[:, :features].view(height // patch, width // patch, 3, patch, patch)
-    target.copy_(grid.permute(0, 2, 4, 1, 3))
+    target = out[:, :features].view(*blocks, merge, merge, 3, patch, patch)
+    target.copy_(grid.permute(0, 3, 1, 4, 6, 2, 5))
     out[:, features:] = 0
 
 
@@ -82,9 +95,17 @@ def resize_antialias(source: torch.Tensor, height: int, width: int, code: int) -
     return small.round_().permute(1, 2, 0).reshape(height, 3 * width)
 
 
+def unscaled(source: torch.Tensor, height: int, width: int, code: int) -> torch.Tensor:
+    """The first rows and columns, in RGB order."""
+    pixel = BY_CODE[code]
+    part = source.unflatten(1, (-1, pixel.channels))[:height, :width, list(pixel.rgb)]
+    return part.float().reshape(height, 3 * width)
+
+
 FILTERS: dict[str, Callable[[torch.Tensor, int, int, int], torch.Tensor]] = {
     "bilinear": resize,
     "antialias": resize_antialias,
+    "none": unscaled,
 }
 
 
@@ -115,11 +136,12 @@ def fitted_size(rows: int, columns: int, height: int, width: int) -> tuple[int, 
     return int(rows / ratio), int(columns / ratio)
 
 
-def patches_to_image(patches: np.ndarray, height: int, width: int, patch: int) -> np.ndarray:
+def patches_to_image(patches: np.ndarray, height: int, width: int, patch: int, merge: int = 1) -> np.ndarray:
     """Patches [n, ≥ 3·patch²] in [−1, 1] → uint8 [height, width, 3]: what the model saw."""
+    blocks = height // (patch * merge), width // (patch * merge)
     grid = (
         patches[:, : 3 * patch**2]
-        .reshape(height // patch, width // patch, 3, patch, patch)
-        .transpose(0, 3, 1, 4, 2)
+        .reshape(*blocks, merge, merge, 3, patch, patch)
+        .transpose(0, 2, 5, 1, 3, 6, 4)
     )
     return np.rint((grid.reshape(height, width, 3) + 1) * 127.5).clip(0, 255).astype(np.uint8)

@@ -1,5 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Writes a seeded random checkpoint in LeRobot's format, to measure hardware before there are weights.
+"""Writes a seeded random checkpoint, to measure hardware before there are weights.
+
+Pi policies in LeRobot's format, GR00T in Isaac-GR00T's.
 
 python -m flashrt_kernels.make_checkpoint pi05 OUT --size small --action-dim 7 --state-dim 7 --cameras a,b
 """
@@ -11,6 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,15 +30,18 @@ from rich.progress import (
 )
 from safetensors.torch import save
 
-from flashrt_kernels.checkpoint import layout
+from flashrt_kernels.checkpoint import groot_recipe, layout
 from flashrt_kernels.checkpoint.config import CONFIG_FILE
 from flashrt_kernels.checkpoint.dims import DIMS_FILE
-from flashrt_kernels.checkpoint.lerobot import FORMATS, WEIGHTS_FILE
+from flashrt_kernels.checkpoint.fast import FAST_FOLDER
+from flashrt_kernels.checkpoint.formats import FORMATS
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE
 from flashrt_kernels.checkpoint.random_weights import StoredTensor, write_random
 from flashrt_kernels.checkpoint.recipe import (
+    FAST_IDS,
     MAX_DIM,
     SIZES,
+    WIDEST,
     Recipe,
     config_json,
     dims_json,
@@ -43,6 +49,7 @@ from flashrt_kernels.checkpoint.recipe import (
     preprocessor_json,
     statistics,
 )
+from flashrt_kernels.checkpoint.shards import WEIGHTS_FILE
 from flashrt_kernels.errors import CheckpointError
 
 _SPARE = 64 << 20  # bytes left free on the disk
@@ -90,11 +97,15 @@ def _make(out: Path, recipe: Recipe, progress: Callable[[int, int], None] | None
 
 
 def stored_tensors(recipe: Recipe) -> list[StoredTensor]:
-    """The tensors of the file: LeRobot's names and dtypes, one copy of the tied embedding."""
+    """The tensors of the file: its writer's names and dtypes, one copy of the tied embedding."""
+    if recipe.policy in groot_recipe.VERSIONS:
+        return groot_recipe.groot_stored(recipe)
     dims = SIZES[recipe.size].dims
     mixed = recipe.stored_dtype == "bfloat16"
     stored = []
-    for spec in FORMATS[recipe.policy].tensors(dims, MAX_DIM):
+    for spec in FORMATS[recipe.policy].tensors(dims, MAX_DIM, MAX_DIM):
+        if recipe.policy == "pi0_fast" and spec.key == layout.EMBEDDING:
+            spec = replace(spec, loud=FAST_IDS)
         key = layout.LM_HEAD if spec.key == layout.EMBEDDING else spec.key
         stored.append(
             StoredTensor("model." + key, spec, torch.bfloat16 if mixed and spec.bf16 else torch.float32)
@@ -103,6 +114,10 @@ def stored_tensors(recipe: Recipe) -> list[StoredTensor]:
 
 
 def _write_small_files(folder: Path, recipe: Recipe) -> None:
+    if recipe.policy in groot_recipe.VERSIONS:
+        for name, content in groot_recipe.groot_files(recipe).items():
+            (folder / name).write_bytes(content)
+        return
     documents = {
         CONFIG_FILE: config_json(recipe),
         DIMS_FILE: dims_json(recipe),
@@ -114,7 +129,15 @@ def _write_small_files(folder: Path, recipe: Recipe) -> None:
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     for name in (_PRE_STATE, _POST_STATE):
         (folder / name).write_bytes(save(statistics(recipe)))
-    for file in resources.files("flashrt_kernels").joinpath("data/tokenizer_tiny").iterdir():
+    _copy("tokenizer_tiny", folder)
+    if recipe.policy == "pi0_fast":
+        _copy("fast_tokenizer_tiny", folder / FAST_FOLDER)
+
+
+def _copy(data: str, folder: Path) -> None:
+    """The files of a tokenizer that comes with the package."""
+    folder.mkdir(exist_ok=True)
+    for file in resources.files("flashrt_kernels").joinpath(f"data/{data}").iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
 
 
@@ -131,14 +154,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m flashrt_kernels.make_checkpoint", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("policy", choices=tuple(FORMATS))
+    parser.add_argument("policy", choices=tuple(WIDEST))
     parser.add_argument("out", type=Path, help="folder to write, absent or empty")
     table: tuple[tuple[str, Callable[[str], Any], str], ...] = (
         ("size", str, f"{', '.join(SIZES)}"),
         ("seed", int, "same seed, same file"),
-        ("action-dim", int, f"joints of the action, at most {MAX_DIM}"),
-        ("state-dim", int, f"joints of the state, at most {MAX_DIM}"),
-        ("cameras", _names, "slots, joined by commas: a becomes observation.images.a"),
+        ("action-dim", int, f"joints of the action, at most {MAX_DIM}; GR00T: {WIDEST['groot_n16']}"),
+        ("state-dim", int, "joints of the state, likewise"),
+        ("cameras", _names, "slots, joined by commas: a becomes observation.images.a, in GR00T a"),
         ("chunk-size", int, "steps of one chunk; default: the size's own"),
         ("dtype", str, "float32 or bfloat16 (Gemma's matrices only); default: the size's own"),
         ("action-names", _names, "one per action dimension, joined by commas"),

@@ -65,9 +65,26 @@ def interleave(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 )
 def matmul_gelu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
     """gelu_tanh(x · gateᵀ) · (x · upᵀ) with weight = interleave(gate, up): half a Gemma MLP in one pass."""
-    both = F.linear(x.float(), weight.float().flatten(0, 2))  # [rows, 2·f]
-    gate, up = both.unflatten(1, (-1, 2, BLOCK)).unbind(2)  # [rows, f/8, 8] each
+    gate, up = gate_and_up(x, weight)
     out.copy_(F.gelu(gate, approximate="tanh").mul_(up).flatten(1))
+
+
+@kernel(
+    x=In("rows k", FLOAT, align=16),
+    weight=In("blocks 2 8 k", FLOAT, align=16),
+    out=Out("rows blocks*8", FLOAT, like="x"),
+)
+def matmul_silu_mul(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+    """silu(x · gateᵀ) · (x · upᵀ) with weight = interleave(gate, up): SwiGLU (Shazeer 2020), as in Qwen3."""
+    gate, up = gate_and_up(x, weight)
+    out.copy_(F.silu(gate).mul_(up).flatten(1))
+
+
+def gate_and_up(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both products in fp32, [rows, f/8, 8] each; weight = interleave(gate, up)."""
+    both = F.linear(x.float(), weight.float().flatten(0, 2))  # [rows, 2·f]
+    gate, up = both.unflatten(1, (-1, 2, BLOCK)).unbind(2)
+    return gate, up
 
 
 @kernel(

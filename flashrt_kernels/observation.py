@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from flashrt_kernels.errors import ObservationError
-from flashrt_kernels.image import fitted_size
+from flashrt_kernels.image_rules import ImageRule
 from flashrt_kernels.pixels import RawImage
 
 
@@ -48,8 +48,8 @@ def check_instruction(instruction: str) -> None:
         raise ObservationError(f"instruction {instruction[:80]!r} is not text: {error}") from None
 
 
-def check_image(name: str, image: np.ndarray | RawImage, limit: int, resolution: tuple[int, int]) -> RawImage:
-    """The image of camera `name`: at most `limit` bytes, not vanishing when resized into `resolution`."""
+def check_image(name: str, image: np.ndarray | RawImage, limit: int, rule: ImageRule) -> RawImage:
+    """The image of camera `name`: at most `limit` bytes, of a size that `rule` takes."""
     try:
         raw = image if isinstance(image, RawImage) else RawImage.from_array(image)
     except ObservationError as error:
@@ -57,10 +57,9 @@ def check_image(name: str, image: np.ndarray | RawImage, limit: int, resolution:
     if raw.bytes > limit:
         came = f"{raw.width}×{raw.height} {raw.encoding}, {raw.bytes} bytes"
         raise ObservationError(f"camera {name!r}: image is {came}; the limit is {limit} bytes")
-    if min(fitted_size(raw.height, raw.width, *resolution)) < 1:
-        raise ObservationError(
-            f"camera {name!r}: image is {raw.width}×{raw.height}; expected a wider or higher one"
-        )
+    problem = rule.problem(raw.height, raw.width)
+    if problem is not None:
+        raise ObservationError(f"camera {name!r}: image {problem}")
     return raw
 
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
-from flashrt_kernels.kernel import FLOAT, FLOAT32, INT32, In, Out, kernel
+from flashrt_kernels.kernel import FLOAT, FLOAT32, INT32, In, InOut, Out, kernel
 
 
 @kernel(
@@ -23,6 +24,25 @@ def rope_table(positions: torch.Tensor, out: torch.Tensor, *, head_dim: int, the
 
 
 @kernel(
+    positions=In("axes rows", INT32),
+    axis=In("half", INT32),
+    out=Out("rows 2*half", FLOAT32),
+)
+def rope_table_axes(
+    positions: torch.Tensor, axis: torch.Tensor, out: torch.Tensor, *, theta: float = 10000.0
+) -> None:
+    """As rope_table, with positions along several axes: frequency i turns with positions[axis[i]].
+
+    Multi-axis RoPE (Qwen2-VL, Wang et al. 2024); how the frequencies are dealt out is in `axis`.
+    """
+    half = axis.shape[0]
+    exponents = torch.arange(0, half, dtype=torch.float32, device=positions.device) / half
+    angles = positions[axis.long()].T.float() / theta**exponents  # [rows, half]
+    torch.cos(angles, out=out[:, :half])
+    torch.sin(angles, out=out[:, half:])
+
+
+@kernel(
     x=In("rows heads*head_dim", FLOAT),
     table=In("rows head_dim", FLOAT32),
     out=Out("rows heads*head_dim", FLOAT, like="x"),
@@ -31,6 +51,19 @@ def rope_table(positions: torch.Tensor, out: torch.Tensor, *, head_dim: int, the
 def rope(x: torch.Tensor, table: torch.Tensor, out: torch.Tensor, *, heads: int, head_dim: int) -> None:
     """Rotate every head of x by the row of `table` (from rope_table)."""
     rotate(x, table, out, heads, head_dim)
+
+
+@kernel(
+    qkv=InOut("rows 3*heads*head_dim", FLOAT),
+    table=In("rows head_dim", FLOAT32),
+    multiples=[("head_dim", "2")],
+)
+def rope_qk(qkv: torch.Tensor, table: torch.Tensor, *, heads: int, head_dim: int) -> None:
+    """Rotate q and k of a fused projection [q | k | v] where they lie: in front of `self_attention`."""
+    for x in qkv.chunk(3, dim=1)[:2]:
+        turned = torch.empty_like(x, memory_format=torch.contiguous_format)
+        rotate(x, table, turned, heads, head_dim)
+        x.copy_(turned)
 
 
 @kernel(
@@ -64,6 +97,42 @@ def rope_qkv(
         rotate(qkv[:, q_width : q_width + kv_width], table, k_out, kv_heads, head_dim)
     if v_out is not None:
         v_out.copy_(qkv[:, q_width + kv_width :])
+
+
+@kernel(
+    qkv=In("rows heads*head_dim+2*kv_heads*head_dim", FLOAT),
+    table=In("rows head_dim", FLOAT32),
+    q_weight=In("head_dim", FLOAT32),
+    k_weight=In("head_dim", FLOAT32),
+    q_out=Out("rows heads*head_dim", FLOAT, like="qkv"),
+    k_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv"),
+    v_out=Out("rows kv_heads*head_dim", FLOAT, like="qkv"),
+    multiples=[("head_dim", "2")],
+)
+def norm_rope_qkv(
+    qkv: torch.Tensor,
+    table: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    q_out: torch.Tensor,
+    k_out: torch.Tensor,
+    v_out: torch.Tensor,
+    *,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    eps: float = 1e-6,
+) -> None:
+    """rope_qkv with an RMS norm, x / √(mean(x²) + eps) · weight, of every head of q and k in front: Qwen3."""
+    q_width, kv_width = heads * head_dim, kv_heads * head_dim
+    parts = (
+        (qkv[:, :q_width], q_weight, q_out, heads),
+        (qkv[:, q_width : q_width + kv_width], k_weight, k_out, kv_heads),
+    )
+    for x, weight, out, count in parts:
+        each = x.float().unflatten(1, (count, head_dim))
+        rotate(F.rms_norm(each, (head_dim,), weight, eps).flatten(1), table, out, count, head_dim)
+    v_out.copy_(qkv[:, q_width + kv_width :])
 
 
 def rotate(x: torch.Tensor, table: torch.Tensor, out: torch.Tensor, heads: int, head_dim: int) -> None:

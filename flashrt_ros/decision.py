@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from flashrt_kernels.errors import ObservationError
+from flashrt_kernels.errors import DecisionError, ObservationError
 from flashrt_ros.chunk import is_finite
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision, NotReady, Observation, Rejected
@@ -166,6 +166,8 @@ class Decider:
             )
         except ObservationError as error:
             return Rejected(str(error), "observation")
+        except DecisionError as error:
+            return Rejected(str(error), "no_actions")
         decided_ns = time.monotonic_ns()
         actions = self._to_robot(
             np.array(chunk.actions, dtype=np.float32)

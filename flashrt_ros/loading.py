@@ -34,6 +34,15 @@ def load_policy_of(config: NodeConfig, progress: Callable[[int, int], None] | No
         tokenizer=config.tokenizer or None,
         num_inference_steps=config.num_inference_steps or None,
         progress=progress,
+        embodiment=config.embodiment or None,
+        fast_tokenizer=config.fast_tokenizer or None,
+        delta_actions=config.delta_actions or None,
+        head=config.head,
+        chunk_size=config.chunk_size or None,
+        state_in_prompt=config.state_in_prompt,
+        adapt_to_pi=config.adapt_to_pi,
+        pad_prompt_state=config.pad_prompt_state or None,
+        image_size=config.image_size,
     )
     try:
         try:

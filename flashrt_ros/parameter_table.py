@@ -71,6 +71,45 @@ STAMP_SOURCES = ("auto", "header", "arrival")
 PARAMETERS: Final = (
     Parameter("checkpoint", "string", REQUIRED, "Folder of the checkpoint.", example="/data/pi05_my_task"),
     Parameter("tokenizer", "string", "", "Tokenizer file or folder, when the checkpoint has none."),
+    Parameter(
+        "fast_tokenizer", "string", "", "Folder of the FAST tokenizer, when a Pi0-FAST checkpoint has none."
+    ),
+    Parameter("embodiment", "string", "", "The robot, where the checkpoint knows several (GR00T, openpi)."),
+    Parameter(
+        "delta_actions",
+        "string",
+        "",
+        "openpi only: which actions are offsets to the state: 6,-1 is the first six of seven.",
+    ),
+    Parameter("chunk_size", "int", 0, "openpi only: actions of a chunk; 0 = its default.", low=0, high=10000),
+    Parameter(
+        "state_in_prompt",
+        "string",
+        "",
+        "openpi's Pi0.5 only: whether the prompt holds the state; empty = its default.",
+        choices=("", "true", "false"),
+    ),
+    Parameter(
+        "adapt_to_pi",
+        "string",
+        "",
+        "openpi on ALOHA only: joints and grippers become the policy's and back; empty = its default.",
+        choices=("", "true", "false"),
+    ),
+    Parameter(
+        "head",
+        "string",
+        "full",
+        "actions: Pi0-FAST chooses among the words of a chunk only, which is faster.",
+        choices=("full", "actions"),
+    ),
+    Parameter("pad_prompt_state", "bool", False, "LeRobot 0.4 only: the prompt holds the padded state."),
+    Parameter(
+        "image_size",
+        "string",
+        "",
+        "WIDTHxHEIGHT of the cameras, for policies that see another number of patches then (GR00T N1.6).",
+    ),
     Parameter("device", "string", "cpu", "Device that runs the policy."),
     Parameter(
         "precision",
@@ -118,6 +157,12 @@ PARAMETERS: Final = (
         "joint_max_age", "double", 0.5, "s; an older joint is not ready.", low=0, high=3600, low_open=True
     ),
     Parameter("action_names", "string_list", [], "Joints of the action vector; empty = joint_names."),
+    Parameter(
+        "actions_are_positions",
+        "bool",
+        False,
+        "The actions are joint positions, whatever the checkpoint suggests (velocities, steps, poses).",
+    ),
     Parameter(
         "max_skew",
         "double",

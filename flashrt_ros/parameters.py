@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from flashrt_kernels.errors import ObservationError
 from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameter_file import load_parameter_file
 from flashrt_ros.parameter_table import (
@@ -65,6 +66,11 @@ class PolicyShape(Protocol):
     """What `NodeConfig.check_policy` reads of a policy."""
 
     @property
+    def camera_rule(self) -> str: ...
+    @property
+    def not_positions(self) -> str: ...
+    def slot(self, name: str) -> str: ...
+    @property
     def cameras(self) -> Sequence[str]: ...
     @property
     def state_dim(self) -> int: ...
@@ -80,6 +86,15 @@ class NodeConfig:
 
     checkpoint: str
     tokenizer: str
+    fast_tokenizer: str
+    embodiment: str
+    delta_actions: str
+    chunk_size: int
+    state_in_prompt: bool | None
+    adapt_to_pi: bool | None
+    head: str
+    pad_prompt_state: bool
+    image_size: tuple[int, int] | None  # (height, width)
     device: str
     precision: str
     num_inference_steps: int
@@ -94,6 +109,7 @@ class NodeConfig:
     joints: tuple[JointConfig, ...]
     joint_max_age: float
     action_names: tuple[str, ...]
+    actions_are_positions: bool
     max_skew: float
     stamp_source: str
     debug_images: float
@@ -115,6 +131,9 @@ class NodeConfig:
         _refuse_unknown(given, table)
         values = {name: read_value(row, given) for name, row in table.items()}
         own = {name: values[name] for name in rows if name not in lists}
+        for name in ("state_in_prompt", "adapt_to_pi"):
+            own[name] = {"": None, "true": True, "false": False}[own[name]]
+        own["image_size"] = _image_size(own["image_size"])
         own["action_names"] = own["action_names"] or lists["joint_names"]
         cameras = tuple(_camera(name, values) for name in lists["cameras"])
         joints = tuple(_joint(name, values) for name in lists["joint_names"])
@@ -135,6 +154,12 @@ class NodeConfig:
         Returns lines for the start log: which camera fills which slot, slots that stay empty (masked).
         Raises ConfigError that lists both sides.
         """
+        if policy.not_positions and not self.actions_are_positions:
+            raise ConfigError(
+                f"the actions of this checkpoint are no joint positions ({policy.not_positions}), and would "
+                "go out as a JointTrajectory, which takes them for such; if they are positions all the same, "
+                "write `actions_are_positions: true`"
+            )
         notes = self._bind_cameras(policy)
         _check_width("joint_names", self.joint_names, "state", policy.state_dim)
         _check_width("action_names", self.action_names, "action", policy.action_dim)
@@ -152,25 +177,42 @@ class NodeConfig:
             f"Cameras of the node (camera → slot): {bound}; "
             f"slots of the checkpoint: {', '.join(policy.cameras) or 'none'}"
         )
-        known = {alias: slot for slot in policy.cameras for alias in _slot_names(slot)}
         filled: dict[str, str] = {}  # slot → camera
         for camera in self.cameras:
-            slot = known.get(camera.slot)
-            if slot is None:
+            try:
+                slot = policy.slot(camera.slot)
+            except ObservationError:
                 raise ConfigError(
                     f"camera '{camera.name}' is bound to slot '{camera.slot}', which the checkpoint "
                     f"does not have: set camera.{camera.name}.slot. {both}"
-                )
+                ) from None
             if slot in filled:
                 raise ConfigError(
                     f"cameras '{filled[slot]}' and '{camera.name}' both fill slot '{slot}'. {both}"
                 )
             filled[slot] = camera.name
         notes = [f"slot {slot} ← camera {camera}" for slot, camera in filled.items()]
+        if policy.camera_rule == "all":
+            self._check_all_cameras(policy, filled, both)
         empty = [slot for slot in policy.cameras if slot not in filled and not _is_padding(slot)]
         if empty:
-            notes.append(f"no camera fills {', '.join(empty)}: masked as a camera that is missing. {both}")
+            seen = policy.camera_rule == "fixed, seen"
+            what = "black pictures, as in training" if seen else "masked as a camera that is missing"
+            notes.append(f"no camera fills {', '.join(empty)}: {what}. {both}")
         return tuple(notes)
+
+    def _check_all_cameras(self, policy: PolicyShape, filled: Mapping[str, str], both: str) -> None:
+        """For policies that have no rule for a missing camera."""
+        empty = [slot for slot in policy.cameras if slot not in filled]
+        if empty:
+            raise ConfigError(
+                f"no camera fills {', '.join(empty)}; this policy needs all its cameras. {both}"
+            )
+        spared = [camera.name for camera in self.cameras if not camera.required]
+        if spared:
+            raise ConfigError(
+                f"parameter 'camera.{spared[0]}.required' is false; this policy needs all its cameras"
+            )
 
 
 _OWNERS = {
@@ -196,12 +238,6 @@ def _refuse_unknown(given: Iterable[str], known: Mapping[str, Parameter]) -> Non
             raise ConfigError(f"unknown parameter '{name}': {hint}")
 
 
-def _slot_names(slot: str) -> tuple[str, str, str]:
-    """The names under which a slot may be written: in full, its last component, and GR00T's `video.` form."""
-    last = slot.rpartition(".")[2]
-    return slot, last, f"video.{last}"
-
-
 def _is_padding(slot: str) -> bool:
     """LeRobot's `empty_cameras` are slots that nobody ever fills."""
     return slot.rpartition(".")[2].startswith("empty_camera_")
@@ -213,6 +249,16 @@ def _check_width(parameter: str, names: Sequence[str], vector: str, width: int) 
             f"{parameter} has {len(names)} joints ({', '.join(names)}), "
             f"but the checkpoint's {vector} vector has {width} values"
         )
+
+
+def _image_size(text: str) -> tuple[int, int] | None:
+    """(height, width) of `WIDTHxHEIGHT`; None for an empty text."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if found is None:
+        raise ConfigError(f"parameter 'image_size' is {text!r}; it must be WIDTHxHEIGHT, like 640x480")
+    return int(found[2]), int(found[1])
 
 
 def _camera(name: str, values: Mapping[str, Any]) -> CameraConfig:

@@ -112,6 +112,7 @@ class PolicyNode(LifecycleNode):
         self._loaded_quarters = 0
         policy = self._load_policy(config)
         undo.callback(policy.close)
+        self.get_logger().info(f"{config.checkpoint} is {policy.name}, written by {policy.origin}")
         return policy
 
     def _loaded(self, done: int, total: int) -> None:

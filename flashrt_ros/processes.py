@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import signal
 import subprocess
 import sys
@@ -69,9 +70,11 @@ class Children:
         """The last error that `name` logged, else the end of its log; for the end of a sentence."""
         path = self.log_path(name)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        errors = [line for line in lines if line.startswith(("[ERROR]", "[FATAL]"))]  # as rcutils writes them
-        if errors:
-            return f"{name} says (all of it in {path}):\n  | {errors[-1]}"
+        starts = [i for i, line in enumerate(lines) if line.startswith(("[ERROR]", "[FATAL]"))]  # of rcutils
+        if starts:
+            more = itertools.takewhile(lambda line: not line.startswith("["), lines[starts[-1] + 1 :])
+            error = "\n  | ".join([lines[starts[-1]], *itertools.islice(more, TAIL_LINES)])
+            return f"{name} says (all of it in {path}):\n  | {error}"
         return f"{name} logged no error; the end of {path}:\n{self.tail(name)}"
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ PACKAGE_INPUTS = ("msg/*.msg", "scripts/*", "CMakeLists.txt", "package.xml", "se
 DOWNLOAD_MB = {
     "build": 35,
     "runtime": 130,
-    "dev": 30,
+    "dev": 50,
     "rerun": 1,
     "colcon": 5,
     "ros-kilted": 50,

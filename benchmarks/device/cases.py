@@ -92,9 +92,11 @@ def stage_products(dims: ModelDims, case: Case) -> dict[str, list[Product]]:
         Product(prefix, kv, dims.vlm.width),
     ]
     expert = [
-        *gemma_products(dims.expert, case.horizon, prefix + case.horizon, dims.expert.depth * STEPS),
-        Product(1, prefix, kv, dims.expert.depth * STEPS),  # keys and values: read like weights
-        Product(case.horizon, 2 * ACTION_WIDTH, dims.expert.width, STEPS),
+        *gemma_products(
+            dims.action_expert, case.horizon, prefix + case.horizon, dims.action_expert.depth * STEPS
+        ),
+        Product(1, prefix, kv, dims.action_expert.depth * STEPS),  # keys and values: read like weights
+        Product(case.horizon, 2 * ACTION_WIDTH, dims.action_expert.width, STEPS),
     ]
     return {"vision": list(vision_products(dims, case.views)), "prefix": language, "action": expert}
 

@@ -39,7 +39,7 @@ class Fp32:
             task.tensors,
             task.dims,
             torch.float32,
-            config.num_inference_steps,
+            task.prompts.steps,
             config.min_period,
             config.max_period,
         )

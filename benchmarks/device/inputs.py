@@ -17,6 +17,7 @@ from safetensors.torch import save
 from benchmarks.device.cases import ACTION_WIDTH, Case
 from flashrt_kernels.checkpoint.config import CONFIG_FILE, read_config
 from flashrt_kernels.checkpoint.lerobot import FORMATS, WEIGHTS_FILE
+from flashrt_kernels.checkpoint.pi import PromptRule
 from flashrt_kernels.checkpoint.processors import POSTPROCESSOR_FILE, PREPROCESSOR_FILE, read_processors
 from flashrt_kernels.checkpoint.recipe import (
     Recipe,
@@ -27,7 +28,7 @@ from flashrt_kernels.checkpoint.recipe import (
 )
 from flashrt_kernels.checkpoint.tokenizer import find_tokenizer, load_tokenizer
 from flashrt_kernels.make_checkpoint import make_checkpoint
-from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.models.prompt import PromptWriter
 from flashrt_kernels.observation import seeded_noise
 
 CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
@@ -102,12 +103,13 @@ class Prompts:
 
     def __init__(self, folder: Path) -> None:
         policy_type, config = read_config(folder, tuple(FORMATS))
-        self.config = config
+        self.config, self.steps = config, config.num_inference_steps or 0
         self._norm = read_processors(folder, policy_type, config).state_norm
-        self._tokenizer = load_tokenizer(find_tokenizer(folder, None))
+        rule = PromptRule(clean=True, lower=False, state=True)
+        self._prompts = PromptWriter(load_tokenizer(find_tokenizer(folder, None)), rule, policy_type)
 
     def ids(self, instruction: str, state: np.ndarray) -> list[int]:
-        return self._tokenizer.encode(Pi05.prompt(instruction, self._norm.normalise(state)))
+        return self._prompts.ids(instruction, self._norm.normalise(state))
 
     def draw(self, rng: np.random.Generator, tokens: int) -> tuple[str, np.ndarray, list[int]]:
         """(instruction, state, ids), the prompt `tokens` long."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import torch
@@ -79,8 +79,9 @@ class KernelCall:
         sizes = {name: prod(shape) * dtype.itemsize for name, shape, dtype in self.arrays()}
         if self.kernel.name == "embedding":
             sizes["table"] = sizes["out"]
-        if self.kernel.name == "resize_to_patches":
-            sizes["pixels"] = VGA[0] * VGA[2]
+        if "pixels" in sizes:
+            rows, _, step, _ = image_info(sizes["pixels"])
+            sizes["pixels"] = rows * step
         return sum(sizes.values())
 
     def arrays(self) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
@@ -107,9 +108,14 @@ def calls_of(graph: StaticGraph) -> Counter[KernelCall]:
 SPECIAL: Mapping[str, Callable[[tuple[int, ...], str], torch.Tensor]] = {
     "ids": lambda shape, device: torch.randint(0, 512, shape, dtype=torch.int32, device=device),
     "positions": lambda shape, device: torch.arange(shape[0], dtype=torch.int32, device=device),
-    "info": lambda shape, device: torch.tensor(VGA, dtype=torch.int32, device=device),
     "span": lambda shape, device: torch.ones(shape, device=device),
 }
+
+
+def image_info(room: int) -> list[int]:
+    """Rows, columns, bytes per row and format of a VGA image; where it has no room, of the largest square."""
+    edge = isqrt(room // 3)
+    return VGA if VGA[0] * VGA[2] <= room else [edge, edge, 3 * edge, VGA[3]]
 
 
 def random_arrays(call: KernelCall, device: str) -> dict[str, torch.Tensor | None]:
@@ -118,6 +124,8 @@ def random_arrays(call: KernelCall, device: str) -> dict[str, torch.Tensor | Non
     for name, shape, dtype in call.arrays():
         if name in SPECIAL:
             found[name] = SPECIAL[name](shape, device)
+        elif name == "info":
+            found[name] = torch.tensor(image_info(call.shapes["pixels"][0]), dtype=dtype, device=device)
         elif dtype == torch.bool:
             found[name] = torch.ones(shape, dtype=dtype, device=device)
         elif dtype.is_floating_point:

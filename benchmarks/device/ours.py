@@ -15,7 +15,7 @@ from benchmarks.device.cases import Case
 from benchmarks.device.inputs import Observation, Prompts
 from benchmarks.device.peers import LeftOut
 from benchmarks.device.timing import Sample
-from flashrt_kernels.policy import Chunk, Policy, load_policy
+from flashrt_kernels import Chunk, Policy, load_policy
 
 WHAT = (
     "gpu: VGA pixels, ids and noise on the device → actions in robot units on the device; wall: VGA images, "

@@ -115,7 +115,7 @@ class PlainPi05:
         for i, (keys, values) in enumerate(cache):
             key = f"{EXPERT}layers.{i}."
             y, gate = self.ada_rms_norm(h, key + "input_layernorm", condition)
-            q, k, v = self.project(y, key, self.dims.expert, positions)
+            q, k, v = self.project(y, key, self.dims.action_expert, positions)
             y = self.attend(q, torch.cat([keys, k], dim=1), torch.cat([values, v], dim=1), key)
             h = h + gate * y
             y, gate = self.ada_rms_norm(h, key + "post_attention_layernorm", condition)
@@ -126,7 +126,9 @@ class PlainPi05:
     def condition(self, time: float, device: torch.device) -> torch.Tensor:
         """[1, width] from the sine-cosine embedding of the flow time: the time in fp32, angles in fp64."""
         time = float(np.float32(time))
-        fraction = torch.linspace(0, 1, self.dims.expert.width // 2, dtype=torch.float64, device=device)
+        fraction = torch.linspace(
+            0, 1, self.dims.action_expert.width // 2, dtype=torch.float64, device=device
+        )
         period = self.min_period * (self.max_period / self.min_period) ** fraction
         angles = 2 * math.pi * time / period
         x = torch.cat([angles.sin(), angles.cos()])[None].to(self.dtype)

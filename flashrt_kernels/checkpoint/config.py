@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The part of LeRobot's config.json that inference needs, for flow-matching policies."""
+"""The part of LeRobot's config.json that inference needs, for the Pi family."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +14,39 @@ ACTION = "action"
 IMAGES = "observation.images."
 _FEATURE_TYPES = ("VISUAL", "STATE", "ACTION", "ENV", "LANGUAGE", "REWARD")
 LONGEST = 100_000
+FAST_TYPE = "pi0_fast"
+
+
+# Periods of the sine and cosine of time, as openpi and LeRobot have them.
+MIN_PERIOD, MAX_PERIOD = 4e-3, 4.0
+
+
+@dataclass(frozen=True)
+class FastConfig:
+    """How Pi0-FAST decodes, from config.json.
+
+    skip_tokens: ids at the end of the vocabulary that actions leave free. max_decoding_steps: tokens of one
+    chunk at most. demands_prefix: a text that does not begin with `Action:` is no action.
+    """
+
+    skip_tokens: int
+    max_decoding_steps: int
+    demands_prefix: bool
 
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """Values of config.json; dimensions are numbers of joints, resolutions (height, width) in pixels."""
+    """Values of config.json; dimensions are numbers of joints, resolutions (height, width) in pixels.
+
+    num_inference_steps: None, and the periods of no meaning, where `fast` is there.
+    action_expert_variant: None where the policy has no expert.
+    """
 
     chunk_size: int
     n_action_steps: int
     max_state_dim: int
     max_action_dim: int
-    num_inference_steps: int
+    num_inference_steps: int | None
     image_resolution: tuple[int, int]
     tokenizer_max_length: int
     min_period: float
@@ -35,8 +57,9 @@ class PolicyConfig:
     action_dim: int
     action_names: tuple[str, ...] | None
     paligemma_variant: str
-    action_expert_variant: str
+    action_expert_variant: str | None
     dtype: str
+    fast: FastConfig | None = None
 
 
 def read_config(folder: Path, known_types: tuple[str, ...]) -> tuple[str, PolicyConfig]:
@@ -44,27 +67,49 @@ def read_config(folder: Path, known_types: tuple[str, ...]) -> tuple[str, Policy
     path = folder / CONFIG_FILE
     fields = read_json(path)
     policy_type = fields.string("type", choices=known_types)
+    flow = policy_type != FAST_TYPE
     config = PolicyConfig(
         chunk_size=fields.integer("chunk_size", 1, LONGEST),
         n_action_steps=fields.integer("n_action_steps", 1, LONGEST),
         max_state_dim=fields.integer("max_state_dim", 1, LONGEST),
         max_action_dim=fields.integer("max_action_dim", 1, LONGEST),
-        num_inference_steps=fields.integer("num_inference_steps", 1, LONGEST),
+        num_inference_steps=fields.integer("num_inference_steps", 1, LONGEST) if flow else None,
         image_resolution=_resolution(fields),
         tokenizer_max_length=fields.integer("tokenizer_max_length", 1, LONGEST),
-        min_period=fields.positive("min_period"),
-        max_period=fields.positive("max_period"),
+        min_period=fields.positive("min_period") if flow else MIN_PERIOD,
+        max_period=fields.positive("max_period") if flow else MAX_PERIOD,
         empty_cameras=fields.integer("empty_cameras", 0, 64, default=0),
-        cameras=_cameras(fields),
-        state_dim=_width(fields, "input_features", STATE, "STATE"),
-        action_dim=_width(fields, "output_features", ACTION, "ACTION"),
+        cameras=camera_slots(fields),
+        state_dim=feature_width(fields, "input_features", STATE, "STATE"),
+        action_dim=feature_width(fields, "output_features", ACTION, "ACTION"),
         action_names=fields.strings("action_feature_names", default=None),
         paligemma_variant=fields.string("paligemma_variant", choices=tuple(GEMMA_VARIANTS)),
-        action_expert_variant=fields.string("action_expert_variant", choices=tuple(GEMMA_VARIANTS)),
+        action_expert_variant=_expert(fields) if flow else None,
         dtype=fields.string("dtype", choices=("float32", "bfloat16"), default="float32"),
+        fast=None if flow else _fast(fields),
     )
+    _check_supported(fields)
     _check_consistent(fields, config)
     return policy_type, config
+
+
+def _expert(fields: Fields) -> str:
+    return fields.string("action_expert_variant", choices=tuple(GEMMA_VARIANTS))
+
+
+def _fast(fields: Fields) -> FastConfig:
+    return FastConfig(
+        skip_tokens=fields.integer("fast_skip_tokens", 0, LONGEST),
+        max_decoding_steps=fields.integer("max_decoding_steps", 1, LONGEST),
+        demands_prefix=fields.boolean("validate_action_token_prefix", default=True),
+    )
+
+
+def _check_supported(fields: Fields) -> None:
+    """Refuse what would change the policy and is not built here (lerobot after 0.6.1)."""
+    for name, what in (("use_visual_memory", "images"), ("use_proprioceptive_memory", "states")):
+        if fields.boolean(name, default=False):
+            raise fields.error(name, f"is true, expected false: no memory of earlier {what} here")
 
 
 def _resolution(fields: Fields) -> tuple[int, int]:
@@ -80,7 +125,7 @@ def _feature_type(features: Fields, name: str) -> str:
     return features.child(name).string("type", choices=_FEATURE_TYPES)
 
 
-def _cameras(fields: Fields) -> tuple[str, ...]:
+def camera_slots(fields: Fields) -> tuple[str, ...]:
     """VISUAL features in order; LeRobot appends `empty_camera_i` unless a saved config already has it."""
     features = fields.child("input_features")
     cameras = {name: None for name in features if _feature_type(features, name) == "VISUAL"}
@@ -93,7 +138,8 @@ def _cameras(fields: Fields) -> tuple[str, ...]:
     return tuple(cameras)
 
 
-def _width(fields: Fields, group: str, name: str, expected_type: str) -> int:
+def feature_width(fields: Fields, group: str, name: str, expected_type: str) -> int:
+    """Numbers of one state or action."""
     features = fields.child(group)
     feature = features.child(name)
     feature.string("type", choices=(expected_type,))

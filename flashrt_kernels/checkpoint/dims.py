@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Sizes of a policy: the released variants, or `model_dims.json` beside config.json for any other size."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,12 +51,21 @@ class GemmaDims:
 
 @dataclass(frozen=True)
 class ModelDims:
+    """expert: None where actions are text."""
+
     vision: VisionDims
     vlm: GemmaDims
-    expert: GemmaDims
+    expert: GemmaDims | None
     vocab: int
     rms_eps: float = 1e-6
     rope_theta: float = 10_000.0
+
+    @property
+    def action_expert(self) -> GemmaDims:
+        """The expert of a flow-matching policy. Raises ValueError where there is none."""
+        if self.expert is None:
+            raise ValueError("this policy has no action expert")
+        return self.expert
 
 
 # Names and sizes as LeRobot's and openpi's configuration give them.
@@ -73,25 +83,30 @@ def released_vision(image_size: int) -> VisionDims:
     )
 
 
-def read_dims(folder: Path, vlm_variant: str, expert_variant: str, image_size: int) -> ModelDims:
-    """The sizes of the checkpoint in `folder`.
+def released_dims(vlm_variant: str, expert_variant: str | None, image_size: int) -> ModelDims:
+    """The sizes that the names of the variants stand for."""
+    return ModelDims(
+        vision=released_vision(image_size),
+        vlm=GEMMA_VARIANTS[vlm_variant],
+        expert=None if expert_variant is None else GEMMA_VARIANTS[expert_variant],
+        vocab=RELEASED_VOCAB,
+    )
+
+
+def read_dims(folder: Path, vlm_variant: str, expert_variant: str | None, image_size: int) -> ModelDims:
+    """The sizes of the checkpoint in `folder`. expert_variant: None for policies without an expert.
 
     `model_dims.json` wins over the variants of config.json. Raises `CheckpointError` for fields that are
     missing, of the wrong type or contradict each other.
     """
     path = folder / DIMS_FILE
     if not path.exists():
-        return ModelDims(
-            vision=released_vision(image_size),
-            vlm=GEMMA_VARIANTS[vlm_variant],
-            expert=GEMMA_VARIANTS[expert_variant],
-            vocab=RELEASED_VOCAB,
-        )
+        return released_dims(vlm_variant, expert_variant, image_size)
     fields = read_json(path)
     dims = ModelDims(
-        vision=_vision(fields.child("vision"), image_size),
-        vlm=_gemma(fields.child("vlm")),
-        expert=_gemma(fields.child("expert")),
+        vision=read_vision(fields.child("vision"), image_size),
+        vlm=read_gemma(fields.child("vlm")),
+        expert=None if expert_variant is None else read_gemma(fields.child("expert")),
         vocab=fields.integer("vocab", 1, 10 * _WIDEST),
         rms_eps=fields.positive("rms_eps", default=1e-6),
         rope_theta=fields.positive("rope_theta", default=10_000.0),
@@ -100,7 +115,8 @@ def read_dims(folder: Path, vlm_variant: str, expert_variant: str, image_size: i
     return dims
 
 
-def _vision(fields: Fields, image_size: int) -> VisionDims:
+def read_vision(fields: Fields, image_size: int) -> VisionDims:
+    """SigLIP's sizes. image_size: in pixels, of config.json. Raises `CheckpointError` for what cannot be."""
     fields.string("hidden_act", choices=("gelu_pytorch_tanh",), default="gelu_pytorch_tanh")
     dims = VisionDims(
         hidden_size=fields.integer("hidden_size", 1, _WIDEST),
@@ -121,12 +137,26 @@ def _vision(fields: Fields, image_size: int) -> VisionDims:
         problem = f"is {dims.image_size}, expected a multiple of patch_size = {dims.patch_size}"
         raise fields.error("image_size", problem)
     if dims.image_size != image_size:
-        problem = f"is {dims.image_size}, expected {image_size} as image_resolution of config.json says"
+        problem = f"is {dims.image_size}, expected {image_size}, the size of images in config.json"
         raise fields.error("image_size", problem)
     return dims
 
 
-def _gemma(fields: Fields) -> GemmaDims:
+def gemma_problems(dims: GemmaDims) -> Iterator[tuple[str, str]]:
+    """(size, what is wrong with it) of everything that the kernels cannot take."""
+    for name, multiple, reason in _MULTIPLES:
+        size = getattr(dims, name)
+        if size % multiple:
+            yield name, f"is {size}, expected a multiple of {multiple}: {reason}"
+    if dims.num_heads % dims.num_kv_heads:
+        yield (
+            "num_heads",
+            f"is {dims.num_heads}, expected a multiple of num_kv_heads = {dims.num_kv_heads}",
+        )
+
+
+def read_gemma(fields: Fields) -> GemmaDims:
+    """Sizes of one stack. Raises `CheckpointError` for what kernels cannot take."""
     dims = GemmaDims(
         width=fields.integer("width", 2, _WIDEST),
         depth=fields.integer("depth", 1, _DEEPEST),
@@ -135,18 +165,15 @@ def _gemma(fields: Fields) -> GemmaDims:
         num_kv_heads=fields.integer("num_kv_heads", 1, _WIDEST),
         head_dim=fields.integer("head_dim", 2, _WIDEST),
     )
-    for name, multiple, reason in _MULTIPLES:
-        size = getattr(dims, name)
-        if size % multiple:
-            raise fields.error(name, f"is {size}, expected a multiple of {multiple}: {reason}")
-    if dims.num_heads % dims.num_kv_heads:
-        problem = f"is {dims.num_heads}, expected a multiple of num_kv_heads = {dims.num_kv_heads}"
-        raise fields.error("num_heads", problem)
+    for name, problem in gemma_problems(dims):
+        raise fields.error(name, problem)
     return dims
 
 
 def _check_shared_attention(fields: Fields, dims: ModelDims) -> None:
     """The expert attends to the VLM's keys layer by layer, so these sizes are shared."""
+    if dims.expert is None:
+        return
     expert = fields.child("expert")
     for name in ("depth", "num_heads", "num_kv_heads", "head_dim"):
         got, want = getattr(dims.expert, name), getattr(dims.vlm, name)

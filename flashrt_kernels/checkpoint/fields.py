@@ -2,10 +2,14 @@
 """JSON files read with types: every error names the file, the key, what came and what would be right."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from flashrt_kernels.errors import CheckpointError
 
@@ -107,6 +111,29 @@ class Fields:
             raise self._wrong(name, value, expected)
         return tuple(value)
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers, NaN and infinity among them."""
+        value = self._get(name, _REQUIRED, "a list of numbers")
+        if not isinstance(value, list) or not all(type(item) in (int, float) for item in value):
+            raise self._wrong(name, value, "a list of numbers")
+        # Compared, not converted: a JSON integer may be too large for a float.
+        return tuple(float(item) if abs(item) <= sys.float_info.max else math.inf for item in value)
+
+    def given(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._values.get(name) is not None
+
+    def array(self, name: str) -> NDArray[np.float64]:
+        """A list of finite numbers, or a list of such lists, all of one length."""
+        expected = "a list of finite numbers, or of lists of them that have one length"
+        value = self._get(name, _REQUIRED, expected)
+        rows = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
+        good = all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows)
+        if not good or not all(_finite(item) for row in rows for item in row):
+            raise self._wrong(name, value, expected)
+        array = np.array(rows, np.float64)
+        return array if rows is value else array[0]
+
     def child(self, name: str, default: Any = _REQUIRED) -> "Fields":
         return Fields(self.file, self.path(name), self._get(name, default, "an object"))
 
@@ -116,6 +143,12 @@ class Fields:
         if not isinstance(value, list):
             raise self._wrong(name, value, "a list of objects")
         return [Fields(self.file, f"{self.path(name)}[{i}]", item) for i, item in enumerate(value)]
+
+
+def _finite(value: Any) -> bool:
+    """A number that a float64 can hold: JSON knows integers of any size, and Python reads NaN."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max
 
 
 def shown(value: Any) -> str:

@@ -30,17 +30,28 @@ Kind = Literal[
     "attention_rms_norm",
     "attention_layer_norm",
     "mlp_rms_norm",
+    "mlp_norm",
+    "unit_embedding",
+    "state_token",
+    "state_mlp",
+    "action_tokens",
+    "quiet_branch",
+    "action_output",
 ]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor: canonical key, shape, what it is, and whether LeRobot's bf16 policies store it in bf16."""
+    """One tensor: canonical key, shape, what it is, and whether LeRobot's bf16 policies store it in bf16.
+
+    loud: rows that stand out among random weights, from one to another.
+    """
 
     key: str
     shape: tuple[int, ...]
     kind: Kind
     bf16: bool = False
+    loud: tuple[int, int] = (0, 0)
 
     @property
     def fan_in(self) -> int:
@@ -49,9 +60,9 @@ class TensorSpec:
 
 
 def _linear(
-    name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False
+    name: str, out: int, *inputs: int, bias: bool = False, bf16: bool = False, kind: Kind = "linear"
 ) -> Iterator[TensorSpec]:
-    yield TensorSpec(f"{name}.weight", (out, *inputs), "linear", bf16)
+    yield TensorSpec(f"{name}.weight", (out, *inputs), kind, bf16)
     if bias:
         yield TensorSpec(f"{name}.bias", (out,), "bias", bf16)
 
@@ -61,21 +72,21 @@ def _layer_norm(name: str, width: int, kind: Kind = "layer_norm") -> Iterator[Te
     yield TensorSpec(f"{name}.bias", (width,), "bias")
 
 
-def vision_tensors(dims: VisionDims) -> Iterator[TensorSpec]:
+def vision_tensors(dims: VisionDims, prefix: str = VISION) -> Iterator[TensorSpec]:
     """SigLIP without a pooling head."""
     width, patch = dims.hidden_size, dims.patch_size
     patches = (dims.num_channels, patch, patch)
-    yield from _linear(VISION + "embeddings.patch_embedding", width, *patches, bias=True)
-    yield TensorSpec(VISION + "embeddings.position_embedding.weight", (dims.patches, width), "embedding")
+    yield from _linear(prefix + "embeddings.patch_embedding", width, *patches, bias=True)
+    yield TensorSpec(prefix + "embeddings.position_embedding.weight", (dims.patches, width), "embedding")
     for i in range(dims.num_hidden_layers):
-        layer = f"{VISION}encoder.layers.{i}."
+        layer = f"{prefix}encoder.layers.{i}."
         yield from _layer_norm(layer + "layer_norm1", width, "attention_layer_norm")
         yield from _layer_norm(layer + "layer_norm2", width)
         for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
             yield from _linear(f"{layer}self_attn.{name}", width, width, bias=True)
         yield from _linear(layer + "mlp.fc1", dims.intermediate_size, width, bias=True)
         yield from _linear(layer + "mlp.fc2", width, dims.intermediate_size, bias=True)
-    yield from _layer_norm(VISION + "post_layernorm", width)
+    yield from _layer_norm(prefix + "post_layernorm", width)
 
 
 def gemma_tensors(prefix: str, dims: GemmaDims, adaptive: bool) -> Iterator[TensorSpec]:
@@ -113,12 +124,29 @@ def paligemma_tensors(dims: ModelDims) -> Iterator[TensorSpec]:
     yield from gemma_tensors(VLM, dims.vlm, adaptive=False)
 
 
-def pi05_tensors(dims: ModelDims, max_action_dim: int) -> Iterator[TensorSpec]:
-    """Every tensor that Pi0.5 uses."""
-    width = dims.expert.width
+def pi05_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0.5 uses. action_width, state_width: padded; the state is in the prompt."""
+    width = dims.action_expert.width
     yield from paligemma_tensors(dims)
-    yield from gemma_tensors(EXPERT, dims.expert, adaptive=True)
-    yield from _linear("action_in_proj", width, max_action_dim, bias=True)
-    yield from _linear("action_out_proj", max_action_dim, width, bias=True)
+    yield from gemma_tensors(EXPERT, dims.action_expert, adaptive=True)
+    yield from _linear("action_in_proj", width, action_width, bias=True)
+    yield from _linear("action_out_proj", action_width, width, bias=True)
     yield from _linear("time_mlp_in", width, width, bias=True)
     yield from _linear("time_mlp_out", width, width, bias=True)
+
+
+def pi0_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0 uses. action_width, state_width: padded."""
+    width = dims.action_expert.width
+    yield from paligemma_tensors(dims)
+    yield from gemma_tensors(EXPERT, dims.action_expert, adaptive=False)
+    yield from _linear("state_proj", width, state_width, bias=True, kind="state_token")
+    yield from _linear("action_in_proj", width, action_width, bias=True)
+    yield from _linear("action_out_proj", action_width, width, bias=True)
+    yield from _linear("action_time_mlp_in", width, 2 * width, bias=True)
+    yield from _linear("action_time_mlp_out", width, width, bias=True, kind="action_tokens")
+
+
+def pi0_fast_tensors(dims: ModelDims, action_width: int, state_width: int) -> Iterator[TensorSpec]:
+    """Every tensor that Pi0-FAST uses: actions and state are text."""
+    yield from paligemma_tensors(dims)

@@ -8,12 +8,13 @@ LeRobot runs the saved steps, whatever config.json says; so do we: where both ho
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flashrt_kernels.checkpoint.config import ACTION, CONFIG_FILE, STATE, PolicyConfig, check_action_names
+from flashrt_kernels.checkpoint.config import ACTION, CONFIG_FILE, STATE, check_action_names
 from flashrt_kernels.checkpoint.fields import Fields, listed, read_json
 from flashrt_kernels.checkpoint.normaliser import MODES, Floats, Normaliser, make_normaliser
 from flashrt_kernels.checkpoint.tensors import read_all
@@ -24,6 +25,19 @@ POSTPROCESSOR_FILE = "policy_postprocessor.json"
 _MODES = tuple(MODES)
 
 
+class Sizes(Protocol):
+    """What config.json says about the data that the steps handle."""
+
+    @property
+    def state_dim(self) -> int: ...
+    @property
+    def action_dim(self) -> int: ...
+    @property
+    def action_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def tokenizer_max_length(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class StepRule:
     """A step that may stand in a pipeline, in the order in which the steps must stand."""
@@ -32,36 +46,68 @@ class StepRule:
     required: bool = False
 
 
-_BEFORE = (
-    StepRule("rename_observations_processor"),
-    StepRule("to_batch_processor"),
-    StepRule("relative_actions_processor"),
-    StepRule("normalizer_processor", required=True),
-)
+_FIRST = (StepRule("rename_observations_processor"), StepRule("to_batch_processor"))
+_NORMALISE = (StepRule("relative_actions_processor"), StepRule("normalizer_processor", required=True))
+_TOKENISE = StepRule("tokenizer_processor", required=True)
+_DEVICE = StepRule("device_processor")
 _AFTER = (
     StepRule("unnormalizer_processor", required=True),
     StepRule("absolute_actions_processor"),
-    StepRule("device_processor"),
+    _DEVICE,
 )
 
 
 @dataclass(frozen=True)
 class Pipelines:
-    """The steps of one policy type."""
+    """The steps of one policy type. paddings: of the prompt, as far as they do not change what it says."""
 
     pre: tuple[StepRule, ...]
     post: tuple[StepRule, ...]
+    paddings: tuple[str, ...] = ("max_length",)
 
 
 PIPELINES: dict[str, Pipelines] = {
     "pi05": Pipelines(
         pre=(
-            *_BEFORE,
+            *_FIRST,
+            *_NORMALISE,
             StepRule("pi05_prepare_state_tokenizer_processor_step", required=True),
-            StepRule("tokenizer_processor", required=True),
-            StepRule("device_processor"),
+            _TOKENISE,
+            _DEVICE,
         ),
         post=_AFTER,
+    ),
+    "pi0": Pipelines(
+        pre=(
+            *_FIRST,
+            StepRule("pi0_new_line_processor", required=True),
+            _TOKENISE,
+            _DEVICE,
+            *_NORMALISE,
+        ),
+        post=_AFTER,
+    ),
+    "pi0_fast": Pipelines(
+        pre=(
+            *_FIRST,
+            *_NORMALISE,
+            StepRule("pi0_fast_prepare_state_tokenizer_processor_step", required=True),
+            _TOKENISE,
+            StepRule("action_tokenizer_processor"),  # makes targets for training
+            _DEVICE,
+        ),
+        post=_AFTER,
+    ),
+    "smolvla": Pipelines(
+        pre=(
+            *_FIRST,
+            StepRule("smolvla_new_line_processor", required=True),
+            _TOKENISE,
+            _DEVICE,
+            StepRule("normalizer_processor", required=True),
+        ),
+        post=(StepRule("unnormalizer_processor", required=True), _DEVICE),
+        paddings=("max_length", "longest"),
     ),
 }
 
@@ -76,21 +122,16 @@ class Processors:
     rename_map: Mapping[str, str]  # observation key of the robot → key of the policy
     tokenizer_max_length: int
     action_names: tuple[str, ...] | None
+    old: bool  # LeRobot 0.4 wrote them
     notes: tuple[str, ...] = field(default=())
 
 
-def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Processors:
+def read_processors(folder: Path, policy_type: str, config: Sizes) -> Processors:
     """Both pipelines of `folder`. Raises `CheckpointError` naming file and key."""
     rules = PIPELINES[policy_type]
     pre = _read_steps(folder / PREPROCESSOR_FILE, rules.pre)
     post = _read_steps(folder / POSTPROCESSOR_FILE, rules.post)
     notes: list[str] = []
-    if "relative_actions_processor" not in pre and config.state_dim < config.max_state_dim:
-        notes.append(
-            f"{PREPROCESSOR_FILE}: no relative_actions_processor, so LeRobot 0.4 wrote it; if 0.4 also "
-            f"trained the policy, its prompts held the state padded to {config.max_state_dim} numbers, ours "
-            f"hold {config.state_dim}: expect worse actions"
-        )
     mask, names = _relative_actions(pre, post, config, notes)
     return Processors(
         state_norm=_state_normaliser(folder, pre["normalizer_processor"], config, notes),
@@ -99,8 +140,9 @@ def read_processors(folder: Path, policy_type: str, config: PolicyConfig) -> Pro
         ),
         relative_action_mask=mask,
         rename_map=_rename_map(pre),
-        tokenizer_max_length=_max_length(pre["tokenizer_processor"], config, notes),
+        tokenizer_max_length=_max_length(pre["tokenizer_processor"], config, rules.paddings, notes),
         action_names=names,
+        old="relative_actions_processor" not in pre,
         notes=tuple(notes),
     )
 
@@ -141,7 +183,7 @@ def _rename_map(steps: Mapping[str, Fields]) -> dict[str, str]:
     return {name: renames.string(name) for name in renames}
 
 
-def _state_normaliser(folder: Path, step: Fields, config: PolicyConfig, notes: list[str]) -> Normaliser:
+def _state_normaliser(folder: Path, step: Fields, config: Sizes, notes: list[str]) -> Normaliser:
     settings = step.child("config")
     norm_map = settings.child("norm_map")
     visual = norm_map.string("VISUAL", choices=_MODES, default="IDENTITY")
@@ -196,10 +238,10 @@ def _statistics(path: Path, feature: str) -> dict[str, Floats]:
     return stats
 
 
-def _max_length(step: Fields, config: PolicyConfig, notes: list[str]) -> int:
+def _max_length(step: Fields, config: Sizes, paddings: tuple[str, ...], notes: list[str]) -> int:
     settings = step.child("config")
     settings.string("padding_side", choices=("right",))
-    settings.string("padding", choices=("max_length",))
+    settings.string("padding", choices=paddings)
     settings.string("task_key", choices=("task",), default="task")
     if not settings.boolean("truncation", default=True):
         raise settings.error("truncation", "is false, expected true: the prompt has a fixed length")
@@ -213,7 +255,7 @@ def _max_length(step: Fields, config: PolicyConfig, notes: list[str]) -> int:
 
 
 def _relative_actions(
-    pre: Mapping[str, Fields], post: Mapping[str, Fields], config: PolicyConfig, notes: list[str]
+    pre: Mapping[str, Fields], post: Mapping[str, Fields], config: Sizes, notes: list[str]
 ) -> tuple[NDArray[np.bool_] | None, tuple[str, ...] | None]:
     """(mask [D] or None, action names)."""
     relative, absolute = pre.get("relative_actions_processor"), post.get("absolute_actions_processor")

@@ -41,7 +41,27 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "attention_rms_norm": lambda spec: (0.3, 0.1),
     "attention_layer_norm": lambda spec: (0.7, 0.1),
     "mlp_rms_norm": lambda spec: (-0.5, 0.1),
+    # The same before Qwen3's MLP, whose norm multiplies by w: with 1.0 its layers are off by 0.9 to 1.0 %.
+    "mlp_norm": lambda spec: (0.8, 0.1),
+    # Gemma multiplies its embeddings by √width, Qwen3 does not: words of 1/√2048 drown in the first layer.
+    "unit_embedding": lambda spec: (0.0, 1.0),
+    # The one token of the state stands among 800 of Pi0's prefix, or 40 of GR00T's actions, and must still
+    # be of the state when many layers have added to it what they attend to.
+    "state_token": lambda spec: (0.0, 48.0 / math.sqrt(spec.fan_in)),
+    "state_mlp": lambda spec: (0.0, 4.8 / math.sqrt(spec.fan_in)),  # of two layers
+    # Pi0's expert adds to them what it reads from the prefix, with the prefix's error; with 1.2 nothing else
+    # is left, and velocities are off by 0.8 to 1.0 %.
+    "action_tokens": lambda spec: (0.0, 6.0 / math.sqrt(spec.fan_in)),
+    # Ends of the branches of GR00T's vl_self_attention. Its sum is not normalised: with 1.2 it is so large
+    # that the next attention chooses single keys, and what it adds drowns state and actions.
+    "quiet_branch": lambda spec: (0.0, 0.4 / math.sqrt(spec.fan_in)),
+    # GR00T clips actions to ±1: with 1.2 most of a chunk would be clipped. Noise alone leaves a third there.
+    "action_output": lambda spec: (0.0, 0.8 / math.sqrt(spec.fan_in)),
 }
+
+
+# Embeddings of FAST ids, times this: of a quarter million random words the policy writes those of actions.
+_LOUD = 4.0
 
 
 @dataclass(frozen=True)
@@ -67,11 +87,13 @@ def random_values(spec: TensorSpec, seed: int) -> Iterator[NDArray[np.float32]]:
     digest = hashlib.sha256(f"{seed}/{spec.key}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
     mean, deviation = _DISTRIBUTIONS[spec.kind](spec)
-    count = math.prod(spec.shape)
+    count, row_size = math.prod(spec.shape), math.prod(spec.shape[1:])
     for start in range(0, count, _CHUNK):
         values = generator.standard_normal(min(_CHUNK, count - start), dtype=np.float32)
         values *= np.float32(deviation)
         values += np.float32(mean)
+        first, last = (min(max(row * row_size - start, 0), values.size) for row in spec.loud)
+        values[first:last] *= np.float32(_LOUD)
         yield values
 
 

@@ -19,12 +19,18 @@ from flashrt_kernels.checkpoint.dims import (
 from flashrt_kernels.checkpoint.fields import listed
 from flashrt_kernels.errors import CheckpointError
 
-MAX_DIM = 32  # of state and action, as released
-TOKENIZER_MAX_LENGTH = 200
+MAX_DIM = 32  # of state and action in the Pi family, as released
+# Policy → the widest state and action that it takes, as released.
+WIDEST = {"pi0": MAX_DIM, "pi05": MAX_DIM, "pi0_fast": MAX_DIM, "groot_n16": 128, "groot_n17": 132}
+# Policy → tokens of the longest prompt, mode of state and actions, as LeRobot configures them.
+PROMPTS = {"pi0": 48, "pi05": 200, "pi0_fast": 200}
+_MODE = {"pi0": "MEAN_STD", "pi05": "QUANTILES", "pi0_fast": "MEAN_STD"}
 _TINY_VOCAB = 512  # of data/tokenizer_tiny
 _STEPS = 10
 _EPS = 1e-8
-_MODES = {"VISUAL": "IDENTITY", "STATE": "QUANTILES", "ACTION": "QUANTILES"}
+# Of Pi0-FAST: tokens of a chunk at most, and ids at the end of data/tokenizer_tiny that actions leave free.
+_MAX_TEXT, _SKIP = 256, 8
+FAST_IDS = (_TINY_VOCAB - _SKIP - 96, _TINY_VOCAB - _SKIP)  # of data/fast_tokenizer_tiny in that vocabulary
 
 
 @dataclass(frozen=True)
@@ -94,13 +100,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Raises `CheckpointError` naming the option, what came and what would be right."""
-        for option, value, known in (("policy", self.policy, ("pi05",)), ("size", self.size, tuple(SIZES))):
+        for option, value, known in (
+            ("policy", self.policy, tuple(WIDEST)),
+            ("size", self.size, tuple(SIZES)),
+        ):
             if value not in known:
                 raise CheckpointError(f"{option} is {value}, expected one of {listed(known)}")
         for option, width in (("action-dim", self.action_dim), ("state-dim", self.state_dim)):
-            if not 1 <= width <= MAX_DIM:
+            widest = WIDEST[self.policy]
+            if not 1 <= width <= widest:
                 raise CheckpointError(
-                    f"{option} is {width}, expected 1 to {MAX_DIM}, the width of {self.policy}"
+                    f"{option} is {width}, expected 1 to {widest}, the width of {self.policy}"
                 )
         if self.chunk_size is not None and not 1 <= self.chunk_size <= LONGEST:
             raise CheckpointError(f"chunk-size is {self.chunk_size}, expected 1 to {LONGEST}")
@@ -153,23 +163,39 @@ def config_json(recipe: Recipe) -> dict[str, Any]:
         "n_action_steps": chunk_size,
         "max_state_dim": MAX_DIM,
         "max_action_dim": MAX_DIM,
-        "num_inference_steps": _STEPS,
-        "min_period": 0.004,
-        "max_period": 4.0,
+        **(_FAST if recipe.policy == "pi0_fast" else _FLOW),
         "use_relative_actions": False,
         "relative_exclude_joints": ["gripper"],
         "action_feature_names": list(recipe.action_names) if recipe.action_names else None,
         "image_resolution": [size.dims.vision.image_size] * 2,
         "empty_cameras": 0,
-        "tokenizer_max_length": TOKENIZER_MAX_LENGTH,
-        "normalization_mapping": _MODES,
+        "tokenizer_max_length": PROMPTS[recipe.policy],
+        "normalization_mapping": _modes(recipe),
     }
+
+
+_FLOW = {"num_inference_steps": _STEPS, "min_period": 0.004, "max_period": 4.0}
+_FAST = {
+    "max_action_tokens": _MAX_TEXT,
+    "max_decoding_steps": _MAX_TEXT,
+    "fast_skip_tokens": _SKIP,
+    "validate_action_token_prefix": False,
+    "temperature": 0.0,
+}
+
+
+def _modes(recipe: Recipe) -> dict[str, str]:
+    mode = _MODE[recipe.policy]
+    return {"VISUAL": "IDENTITY", "STATE": mode, "ACTION": mode}
 
 
 def dims_json(recipe: Recipe) -> dict[str, Any] | None:
     """model_dims.json, or None for a released size, which needs none."""
     size = SIZES[recipe.size]
-    return None if size.released else asdict(size.dims)
+    if size.released:
+        return None
+    dims = asdict(size.dims)
+    return {name: value for name, value in dims.items() if name != "expert" or recipe.policy != "pi0_fast"}
 
 
 def _features(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -188,27 +214,38 @@ def preprocessor_json(recipe: Recipe, state_file: str) -> dict[str, Any]:
     names = list(recipe.action_names) if recipe.action_names else None
     every = {**features["input_features"], **features["output_features"]}
     tokenizer = {
-        "max_length": TOKENIZER_MAX_LENGTH,
+        "max_length": PROMPTS[recipe.policy],
         "task_key": "task",
         "padding_side": "right",
         "padding": "max_length",
         "truncation": True,
     }
-    return {
-        "name": "policy_preprocessor",
-        "steps": [
-            _step("rename_observations_processor", {"rename_map": {}}),
-            _step("to_batch_processor", {}),
-            _step(
-                "relative_actions_processor",
-                {"enabled": False, "exclude_joints": ["gripper"], "action_names": names},
-            ),
-            _step("normalizer_processor", {"eps": _EPS, "features": every, "norm_map": _MODES}, state_file),
-            _step("pi05_prepare_state_tokenizer_processor_step", {}),
-            _step("tokenizer_processor", tokenizer),
-            _step("device_processor", {"device": "cpu", "float_dtype": None}),
-        ],
+    relative = {"enabled": False, "exclude_joints": ["gripper"], "action_names": names}
+    normalise = (
+        _step("relative_actions_processor", relative),
+        _step(
+            "normalizer_processor",
+            {"eps": _EPS, "features": every, "norm_map": _modes(recipe)},
+            state_file,
+        ),
+    )
+    tokenise, device = (
+        _step("tokenizer_processor", tokenizer),
+        _step("device_processor", {"device": "cpu", "float_dtype": None}),
+    )
+    steps = {
+        "pi0": (_step("pi0_new_line_processor", {}), tokenise, device, *normalise),
+        "pi05": (*normalise, _step("pi05_prepare_state_tokenizer_processor_step", {}), tokenise, device),
+        "pi0_fast": (
+            *normalise,
+            _step("pi0_fast_prepare_state_tokenizer_processor_step", {}),
+            tokenise,
+            _step("action_tokenizer_processor", {"max_action_tokens": _MAX_TEXT}),
+            device,
+        ),
     }
+    first = (_step("rename_observations_processor", {"rename_map": {}}), _step("to_batch_processor", {}))
+    return {"name": "policy_preprocessor", "steps": [*first, *steps[recipe.policy]]}
 
 
 def postprocessor_json(recipe: Recipe, state_file: str) -> dict[str, Any]:
@@ -217,7 +254,9 @@ def postprocessor_json(recipe: Recipe, state_file: str) -> dict[str, Any]:
         "name": "policy_postprocessor",
         "steps": [
             _step(
-                "unnormalizer_processor", {"eps": _EPS, "features": output, "norm_map": _MODES}, state_file
+                "unnormalizer_processor",
+                {"eps": _EPS, "features": output, "norm_map": _modes(recipe)},
+                state_file,
             ),
             _step("absolute_actions_processor", {"enabled": False}),
             _step("device_processor", {"device": "cpu", "float_dtype": None}),

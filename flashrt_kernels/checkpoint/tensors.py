@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Safetensors files: opened without trust, compared with the expected tensors, checked to be finite."""
 
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from flashrt_kernels.checkpoint.layout import TensorSpec
 from flashrt_kernels.errors import CheckpointError
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Start, number of the layer or nothing, end.
+_LAYER = re.compile(r"((?:.*?\.(?=\d+\.))?)(\d*)(.*)", re.DOTALL)
 _FOREIGN_STARTS = {
     b"\x80": "a pickle, which is never loaded; convert it to safetensors",
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
@@ -123,8 +126,31 @@ def match(
 
 def misfit(path: Path, problems: Mapping[str, Sequence[str]]) -> CheckpointError:
     """The error about tensors of `path`, for the caller to raise: kind of problem → what is concerned."""
-    lines = [f"  {kind} ({len(names)}): {listed(names)}" for kind, names in problems.items() if names]
+    lines = [f"  {kind} ({len(names)}):{complete(names)}" for kind, names in problems.items() if names]
     return CheckpointError(f"{path}: the tensors do not fit the policy:\n" + "\n".join(lines))
+
+
+def complete(names: Sequence[str]) -> str:
+    """All names, to stand behind a colon; those that differ in their first number only share a line."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        start, number, end = _LAYER.match(name).groups()  # type: ignore[union-attr] # matches every text
+        groups.setdefault((start, end), []).append(number)
+    lines = [start + _ranges(numbers) + end for (start, end), numbers in groups.items()]
+    return f" {lines[0]}" if len(lines) == 1 else "".join(f"\n    {line}" for line in lines)
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    """["0", "1", "2", "5"] → {0–2, 5}; one number as it is."""
+    if len(numbers) == 1:
+        return numbers[0]
+    runs: list[list[int]] = []
+    for number in sorted(map(int, numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return "{" + ", ".join(str(run[0]) + (f"–{run[-1]}" if run[1:] else "") for run in runs) + "}"
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -137,4 +163,4 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
             count = int((~torch.isfinite(tensor)).sum())
             bad.append(f"{key} ({count} of {tensor.numel()} values)")
     if bad:
-        raise CheckpointError(f"{path}: NaN or infinity in {len(bad)} tensor(s): {listed(bad)}")
+        raise CheckpointError(f"{path}: NaN or infinity in {len(bad)} tensor(s):{complete(bad)}")

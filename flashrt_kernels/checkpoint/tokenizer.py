@@ -20,12 +20,19 @@ class Tokenizer:
     """Text → token ids, the first one BOS, none at the end.
 
     `source` is the file it came from, `size` one more than the largest id that `encode` can give.
+    `vocab_size`: ids of the vocabulary itself, from whose end Pi0-FAST counts its actions.
     """
 
     def __init__(
-        self, source: Path, encode: Callable[[str], list[int]], special: dict[str, int], size: int
+        self,
+        source: Path,
+        encode: Callable[[str], list[int]],
+        special: dict[str, int],
+        size: int,
+        vocab_size: int,
     ) -> None:
         self.source = source
+        self.vocab_size = vocab_size
         self.bos_id = special["bos"]
         self.eos_id = special["eos"]
         self.pad_id = special["pad"]
@@ -52,6 +59,15 @@ def find_tokenizer(folder: Path, elsewhere: str | Path | None) -> Path:
     looked = ", ".join(str(place) for place in places)
     hint = "" if elsewhere is not None else "; put one there or give its path as `tokenizer`"
     raise CheckpointError(f"no tokenizer found, looked for {looked}{hint}")
+
+
+def check_vocabulary(tokenizer: Tokenizer, folder: Path, rows: int) -> None:
+    """Raises `CheckpointError` where ids go beyond the `rows` of the embedding table of `folder`."""
+    if tokenizer.size > rows:
+        raise CheckpointError(
+            f"{tokenizer.source}: has ids up to {tokenizer.size - 1}, but the embedding table of {folder} "
+            f"has {rows} rows; expected the tokenizer that the policy was trained with"
+        )
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -90,7 +106,7 @@ def _from_json(path: Path) -> Tokenizer:
     def encode(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    return Tokenizer(path, encode, special, size)
+    return Tokenizer(path, encode, special, size, tokenizer.get_vocab_size(with_added_tokens=False))
 
 
 def _special_tokens(path: Path) -> dict[str, str]:
@@ -122,4 +138,4 @@ def _from_sentencepiece(path: Path) -> Tokenizer:
     def encode(text: str) -> list[int]:
         return list(model.encode(text, add_bos=False, add_eos=False))
 
-    return Tokenizer(path, encode, special, model.get_piece_size())
+    return Tokenizer(path, encode, special, model.get_piece_size(), model.get_piece_size())

@@ -27,6 +27,8 @@ _IDLE: dict[torch.device, list[int]] = {}  # streams whose backends have gone, f
 class CudaBackend:
     """One GPU with one private stream; the graphs of a policy share it."""
 
+    ahead = 1  # a launch and a wait of the host take as long as some kernels
+
     def __init__(self, device: str = "cuda", options: CudaOptions | None = None) -> None:
         """Raises DeviceError without that GPU or with an old driver, KernelBuildError for an old GPU."""
         self.gpu = Gpu(torch.device(device), options or CudaOptions())

@@ -64,12 +64,17 @@ class CudaProgram:
         self._runs = sections(steps)
         separate(steps)
         self._events: list[Any] = []
+        self._ends: list[Any] = []  # of the last two starts, in turn
+        self._starts = 0
         self._graph: Any = None
         self._executable: Any = None
         stream.wait_stream(torch.cuda.current_stream(stream.device))  # constants may still be on their way
         try:
             for _ in range(len(self._runs) + 1):
                 self._events.append(checked(driver.cuEventCreate(0)))
+            for _ in range(2):
+                flag = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+                self._ends.append(checked(driver.cuEventCreate(int(flag))))
             self.replay_all({})
             if graph:
                 self._capture()
@@ -119,6 +124,13 @@ class CudaProgram:
             else:
                 checked(driver.cuGraphLaunch(self._executable, stream))
             self._fetch(stream)
+            checked(driver.cuEventRecord(self._ends[self._starts % 2], stream))
+            self._starts += 1
+
+    def settle(self, behind: int) -> None:
+        """Wait for the end of the newest start, or of the one in front of it."""
+        with self._current():
+            checked(driver.cuEventSynchronize(self._ends[(self._starts - 1 - behind) % 2]))
 
     def finish(self, first: Program | None) -> None:
         """Wait, and read the events; `gpu` counts from the first launch of `first`."""
@@ -190,10 +202,10 @@ class CudaProgram:
             driver.cuGraphExecDestroy(self._executable)
         if self._graph is not None:
             driver.cuGraphDestroy(self._graph)
-        for event in self._events:
+        for event in (*self._events, *self._ends):
             driver.cuEventDestroy(event)
         self._graph = self._executable = None
-        self._steps, self._runs, self._events = (), [], []
+        self._steps, self._runs, self._events, self._ends = (), [], [], []
         self._memory, self._outputs, self.results = None, {}, {}
 
 

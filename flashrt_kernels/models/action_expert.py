@@ -1,18 +1,22 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Action expert with adaptive RMS norm: a smaller Gemma that attends to the prefix cache and to itself."""
+"""Action expert: a smaller Gemma that attends to the prefix cache and to itself, its adaptive norms."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 
 from flashrt_kernels.activation import Activation
 from flashrt_kernels.checkpoint.dims import GemmaDims
 from flashrt_kernels.checkpoint.layout import EXPERT
+from flashrt_kernels.checkpoint.pi import TimeRule
 from flashrt_kernels.flow import time_embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul
-from flashrt_kernels.models.gemma import Cache, Span, block
-from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
+from flashrt_kernels.models.gemma import Cache, Norm, Span, block
+from flashrt_kernels.models.weights import Weights
 from flashrt_kernels.norm import ada_rms_norm
 
 CONDITION, MODULATION = "time condition", " modulation"  # names of constants; the second follows a norm's key
@@ -24,8 +28,22 @@ def norm_names(dims: GemmaDims) -> list[str]:
     return [f"{EXPERT}layers.{i}.{name}" for i in range(dims.depth) for name in per_layer] + [EXPERT + "norm"]
 
 
-def fold_time(w: Weights, dims: GemmaDims, steps: int, min_period: float, max_period: float) -> None:
-    """What the flow time turns into at every denoising step (t = 1, 1 − 1/steps, …), as constants of `w`.
+def flow_times(steps: int, rule: TimeRule) -> list[float]:
+    """t of every denoising step, from 1 down; rule: see PiCheckpoint."""
+    if rule == "exact":
+        dt = -1.0 / steps
+        return [1.0 + step * dt for step in range(steps)]  # LeRobot's rounding
+    times, t = [], np.float32(1.0)
+    for _ in range(steps):
+        times.append(float(t))
+        t = t + np.float32(-1.0 / steps)
+    return times
+
+
+def fold_time(
+    w: Weights, dims: GemmaDims, times: Sequence[float], min_period: float, max_period: float
+) -> None:
+    """What the flow times turn into, as constants of `w`.
 
     CONDITION [steps, width], the result of the time MLP, and for each norm MODULATION [steps, 3·width] =
     scale | shift | gate. Computed on the device of `w` in fp32, one weight after another: none is kept.
@@ -35,8 +53,7 @@ def fold_time(w: Weights, dims: GemmaDims, steps: int, min_period: float, max_pe
         weight, bias = w.once(key + ".weight"), w.once(key + ".bias")
         return matmul(x=x, weight=weight, bias=bias, activation=activation)
 
-    dt = -1.0 / steps
-    time = torch.tensor([1.0 + step * dt for step in range(steps)], device=w.device)  # LeRobot's rounding
+    time = torch.tensor(times, device=w.device)
     x = time_embedding(
         time=time, width=dims.width, min_period=min_period, max_period=max_period
     )  # [steps, width]
@@ -46,30 +63,34 @@ def fold_time(w: Weights, dims: GemmaDims, steps: int, min_period: float, max_pe
         w.keep(name + MODULATION, folded(name + ".dense", condition))
 
 
-def velocity(
+class AdaptiveNorms:
+    """The expert's norms at one step: `Norm` of gemma.block. condition [width]: what the time turned into."""
+
+    def __init__(self, g: StaticGraph, w: Weights, dims: GemmaDims, step: int, eps: float) -> None:
+        self._g, self._w, self._width, self._step, self._eps = g, w, dims.width, step, eps
+        self.condition = w.kept(g, CONDITION)[step]
+
+    def __call__(self, name: str, x: Buffer) -> tuple[Buffer, Buffer]:
+        row = self._w.kept(self._g, name + MODULATION)[self._step]
+        scale, shift, gate = (row[i * self._width : (i + 1) * self._width] for i in range(3))
+        h = self._g.call(ada_rms_norm, x=x, scale=scale, shift=shift, eps=self._eps, out_dtype=self._w.dtype)
+        return h, gate
+
+
+def expert(
     g: StaticGraph,
     w: Weights,
     dims: GemmaDims,
-    x: Buffer,
+    h: Buffer,
     caches: list[Cache],
     span: Span,
-    step: int,
-    eps: float,
+    norm: Norm,
+    label: str,
 ) -> Buffer:
-    """x [horizon, actions] at one step → velocity of the same shape, fp32."""
-
-    def norm(name: str, h: Buffer) -> tuple[Buffer, Buffer]:
-        row = w.kept(g, name + MODULATION)[step]
-        scale, shift, gate = (row[i * dims.width : (i + 1) * dims.width] for i in range(3))
-        return g.call(ada_rms_norm, x=h, scale=scale, shift=shift, eps=eps, out_dtype=w.dtype), gate
-
-    h = linear(g, w, "action_in_proj", x, out_dtype=RESIDUAL)
-    if step == 0:
-        g.mark("suffix.t1.embs", h)
-        g.mark("suffix.t1.adarms_cond", w.kept(g, CONDITION)[0])
+    """h [own, width] through all layers and the last norm. Marks `<label>.layer<i>` and `.final_norm`."""
     for i, cache in enumerate(caches):
         h = block(g, w, f"{EXPERT}layers.{i}.", dims, h, norm, cache, span)
-        g.mark(f"suffix.step{step}.layer{i}", h)
+        g.mark(f"{label}.layer{i}", h)
     h, _ = norm(EXPERT + "norm", h)
-    g.mark(f"suffix.step{step}.final_norm", h)
-    return linear(g, w, "action_out_proj", h, out_dtype=torch.float32)
+    g.mark(f"{label}.final_norm", h)
+    return h

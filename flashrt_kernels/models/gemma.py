@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from flashrt_kernels.attention import attention
 from flashrt_kernels.checkpoint.dims import GemmaDims
+from flashrt_kernels.decoding import write_rows
 from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
 from flashrt_kernels.models.weights import RESIDUAL, Weights
@@ -27,11 +29,28 @@ class Cache:
 
 @dataclass(frozen=True)
 class Span:
-    """The tokens that a block computes: their rows of the cache, their rotation, the keys that they see."""
+    """The tokens that a block computes: their rows of the cache, their rotation, the keys that they see.
 
-    own: slice  # rows in front of it are of earlier sections of the graph
-    table: Buffer  # [own, head_dim] from rope_table
+    at: int32 [1], where among `own` the keys and values of these tokens go, when that is known at replay
+    only; None: they fill `own`.
+    """
+
+    own: slice
+    table: Buffer  # [tokens, head_dim] from rope_table
     key_valid: Buffer  # [keys]: the first `keys` rows of the cache are seen, where True
+    settled: int = 0  # rows in front that earlier sections of the graph, or graphs before, have written
+    at: Buffer | None = None
+
+
+class PlainNorms:
+    """Gemma's RMS norms, whose branches have no gate: `Norm` of block."""
+
+    def __init__(self, g: StaticGraph, w: Weights, eps: float) -> None:
+        self._g, self._w, self._eps = g, w, eps
+
+    def __call__(self, name: str, x: Buffer) -> tuple[Buffer, None]:
+        weight = self._w.vector(self._g, name + ".weight")
+        return self._g.call(rms_norm, x=x, weight=weight, eps=self._eps, out_dtype=self._w.dtype), None
 
 
 def block(
@@ -44,14 +63,22 @@ def block(
     cache: Cache,
     span: Span,
     split_query: bool = False,
+    only: slice | None = None,
 ) -> Buffer:
-    """One layer: x [own, width] → the same shape; its keys and values go into `cache`.
+    """One layer: x [tokens, width] → the same shape; its keys and values go into `cache`.
 
     split_query: queries come from a launch of their own, so that a replay which needs only keys and values of
-    this layer skips everything else.
+    this layer skips everything else. only: the tokens that go on to the next layer; all give keys and values.
     """
     h, gate = norm(key + "input_layernorm", x)
-    q = project(g, w, key + "self_attn.", dims, h, cache, span, split_query)
+    attn = key + "self_attn."
+    if split_query or only is not None:
+        project(g, w, attn, dims, h, cache, span, heads=0)
+        rows = slice(None) if only is None else only
+        q = query(g, w, attn, dims, h[rows], span.table[rows])
+        x = x[rows]
+    else:
+        q = project(g, w, attn, dims, h, cache, span, heads=dims.num_heads)
     seen = slice(0, span.key_valid.shape[0])
     h = g.call(
         attention,
@@ -62,9 +89,9 @@ def block(
         heads=dims.num_heads,
         kv_heads=dims.num_kv_heads,
         head_dim=dims.head_dim,
-        settled=span.own.start,
+        settled=span.settled,
     )
-    x = add_branch(g, w, key + "self_attn.o_proj.weight", h, gate, x)
+    x = add_branch(g, w, attn + "o_proj.weight", h, gate, x)
     h, gate = norm(key + "post_attention_layernorm", x)
     h = g.call(
         matmul_gelu_mul, x=h, weight=w.pair(g, key + "mlp.gate_proj.weight", key + "mlp.up_proj.weight")
@@ -77,27 +104,53 @@ def add_branch(g: StaticGraph, w: Weights, key: str, h: Buffer, gate: Buffer | N
     return g.call(matmul, x=h, weight=w.matrix(g, key), gate=gate, residual=x, out_dtype=RESIDUAL)
 
 
-def project(
-    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, split: bool
-) -> Buffer:
-    """Rotated queries [own, heads·head_dim]; rotated keys and values go into the cache."""
+def fused(g: StaticGraph, w: Weights, key: str, dims: GemmaDims) -> Buffer:
+    """Weights of queries, keys and values below each other."""
     q, k, v = (f"{key}{name}_proj.weight" for name in ("q", "k", "v"))
-    head_dim = dims.head_dim
-    weight = w.qkv(g, q, k, v, dims.num_heads, dims.num_kv_heads, head_dim)
-    common = {
-        "x": h,
-        "table": span.table,
-        "k_out": cache.keys[span.own],
-        "v_out": cache.values[span.own],
-        "kv_heads": dims.num_kv_heads,
-        "head_dim": head_dim,
-    }
-    if not split:
-        return g.call(matmul_rope_qkv, weight=weight, heads=dims.num_heads, **common)[0]
-    q_width = dims.num_heads * head_dim
-    g.call(matmul_rope_qkv, weight=weight[q_width:], q_out=None, heads=0, **common)
-    alone = common | {"kv_heads": 0, "k_out": None, "v_out": None}
-    return g.call(matmul_rope_qkv, weight=weight[:q_width], heads=dims.num_heads, **alone)[0]
+    return w.qkv(g, q, k, v, dims.num_heads, dims.num_kv_heads, dims.head_dim)
+
+
+def project(
+    g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, cache: Cache, span: Span, heads: int
+) -> Any:
+    """Rotated keys and values of h [tokens, width] go into the cache.
+
+    Returns rotated queries [tokens, heads·head_dim]; None for heads = 0.
+    """
+    weight, keys, values = fused(g, w, key, dims), cache.keys[span.own], cache.values[span.own]
+    given: dict[str, Buffer | None] = {} if span.at is not None else {"k_out": keys, "v_out": values}
+    if not heads:
+        weight, given["q_out"] = weight[dims.num_heads * dims.head_dim :], None
+    q, k, v = g.call(
+        matmul_rope_qkv,
+        x=h,
+        weight=weight,
+        table=span.table,
+        heads=heads,
+        kv_heads=dims.num_kv_heads,
+        head_dim=dims.head_dim,
+        **given,
+    )
+    if span.at is not None:
+        g.call(write_rows, rows=k, at=span.at, cache=keys)
+        g.call(write_rows, rows=v, at=span.at, cache=values)
+    return q
+
+
+def query(g: StaticGraph, w: Weights, key: str, dims: GemmaDims, h: Buffer, table: Buffer) -> Buffer:
+    """Rotated queries alone, [tokens, heads·head_dim]."""
+    q: Buffer = g.call(
+        matmul_rope_qkv,
+        x=h,
+        weight=fused(g, w, key, dims)[: dims.num_heads * dims.head_dim],
+        table=table,
+        k_out=None,
+        v_out=None,
+        heads=dims.num_heads,
+        kv_heads=0,
+        head_dim=dims.head_dim,
+    )[0]
+    return q
 
 
 def prefix(
@@ -116,9 +169,7 @@ def prefix(
     Marks `prefix.layer<i>` and `prefix.kv.<i>.{k,v}`.
     """
 
-    def norm(name: str, x: Buffer) -> tuple[Buffer, None]:
-        return g.call(rms_norm, x=x, weight=w.vector(g, name + ".weight"), eps=eps, out_dtype=w.dtype), None
-
+    norm = PlainNorms(g, w, eps)
     for i, cache in enumerate(caches):
         x = block(g, w, f"{key}layers.{i}.", dims, x, norm, cache, span, split_query=i == len(caches) - 1)
         g.mark(f"prefix.layer{i}", x)

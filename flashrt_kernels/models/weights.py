@@ -103,13 +103,34 @@ class Weights:
         """A constant that was computed on the device while loading; `kept` gives it to graphs."""
         self._made[name] = tensor
 
+    def keep_matrix(self, name: str, tensor: torch.Tensor) -> None:
+        """Matmul weights [outputs, inputs] that were computed on the device while loading, for `kept`."""
+        self._made[name] = tensor.to(self.dtype)
+
     def kept(self, g: StaticGraph, name: str) -> Buffer:
         """A constant by the name under which `keep` got it."""
         return g.constant(name, self._made[name])
 
-    def once(self, key: str) -> torch.Tensor:
-        """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it."""
-        return self._rows((key,), torch.float32)
+    def derived(
+        self, g: StaticGraph, name: str, make: Callable[[], torch.Tensor], dtype: torch.dtype = torch.float32
+    ) -> Buffer:
+        """A constant that `make` computes in fp32 from tensors of the file; rounded to `dtype` at the end.
+
+        A name always stands for the same values.
+        """
+        return self._constant(g, name, lambda: make().to(dtype).contiguous())
+
+    def once(self, key: str, index: int | None = None) -> torch.Tensor:
+        """A tensor in fp32 on the device, for arithmetic while loading; nothing keeps it.
+
+        index: only this part of its first dimension; nobody looks at the rest.
+        """
+        if index is None:
+            return self._rows((key,), torch.float32)
+        source = self.tensors[key][index]
+        made = torch.empty(source.shape, dtype=torch.float32, device=self.device)
+        self._upload.fill(made, source, key)
+        return made
 
     def verify(self, unscanned: Unscanned | None) -> None:
         """The graphs have what they need: check what the reader of the file did not, before anything runs.

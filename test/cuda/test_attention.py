@@ -47,6 +47,9 @@ SIZES = [
     (300, 33, 3, 1, 64),
     (7, 331, 4, 2, 200),
     (65, 65, 2, 1, 256),
+    (300, 300, 16, 8, 128),  # Qwen3
+    (51, 400, 32, 32, 48),  # actions to all tokens of GR00T
+    (1, 1300, 8, 1, 256),  # one token that is decoded
 ]
 
 
@@ -97,6 +100,29 @@ def test_a_mask_for_each_query(
 
 @path
 @dtype
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 100, 257, 400])
+@pytest.mark.parametrize("padding", [0, 3, 70])
+def test_a_token_sees_those_before_it(path: str, dtype: torch.dtype, rows: int, padding: int) -> None:
+    """As in Qwen3, behind padding on the left: the first rows see nothing, and give 0."""
+    mask = torch.ones((rows, rows), dtype=torch.bool, device="cuda").tril()
+    valid = torch.arange(rows, device="cuda") >= min(padding, rows - 1)
+    arguments = heads_of(rows, rows, 16, 8, 128, dtype)
+    check(attention, options={"attention": path}, mask=mask, key_valid=valid, **arguments)
+
+
+@path
+@dtype
+@pytest.mark.parametrize("written", [1, 63, 64, 1100, 1299, 1300])
+@pytest.mark.parametrize("settled", [0, 1056])
+def test_one_token_sees_what_was_written(path: str, dtype: torch.dtype, written: int, settled: int) -> None:
+    """As in decoding: a cache that is filled row by row; what is behind must not show."""
+    arguments = heads_of(1, 1300, 8, 1, 256, dtype)
+    valid = torch.arange(1300, device="cuda") < written
+    check(attention, options={"attention": path}, key_valid=valid, settled=settled, **arguments)
+
+
+@path
+@dtype
 @pytest.mark.parametrize("head_dim", [1, 5, 16, 40, 96, 250])
 def test_any_head_size(path: str, dtype: torch.dtype, head_dim: int) -> None:
     """Small and odd ones, as tests and other models have."""
@@ -116,7 +142,18 @@ def test_large_scores(path: str, dtype: torch.dtype) -> None:
 @dtype
 @pytest.mark.parametrize(
     ("sequences", "length", "heads", "head_dim"),
-    [(3, 256, 16, 72), (2, 256, 16, 72), (1, 1, 1, 8), (4, 37, 3, 64), (2, 100, 2, 256), (1, 65, 2, 40)],
+    [
+        (3, 256, 16, 72),
+        (2, 256, 16, 72),
+        (1, 1, 1, 8),
+        (4, 37, 3, 64),
+        (2, 100, 2, 256),
+        (1, 65, 2, 40),
+        (1, 41, 32, 48),
+        (1, 51, 32, 48),
+        (2, 256, 16, 64),
+        (1, 331, 32, 64),
+    ],
 )
 def test_self_attention(
     path: str, dtype: torch.dtype, sequences: int, length: int, heads: int, head_dim: int

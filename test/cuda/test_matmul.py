@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from flashrt_kernels.matmul import interleave, matmul, matmul_gelu_mul, matmul_rope_qkv
+from flashrt_kernels.matmul import interleave, matmul, matmul_gelu_mul, matmul_rope_qkv, matmul_silu_mul
 from test.cuda.support import check, gpu, random, requires_cuda
 
 pytestmark = requires_cuda
@@ -16,6 +16,8 @@ BF16, FP32 = torch.bfloat16, torch.float32
 DTYPES = (FP32, BF16)
 PATHS = ("own", "portable", "cublaslt")  # CudaOptions.matmul
 path = pytest.mark.parametrize("path", PATHS)
+GATED = {"gelu_mul": matmul_gelu_mul, "silu_mul": matmul_silu_mul}
+gated = pytest.mark.parametrize("gated", GATED)
 
 # (rows, n, k) of no model: beside every tile's edges, fewer than a tile, one of each
 ODD = [
@@ -39,6 +41,8 @@ SIGLIP = [
 ]
 GEMMA = [(968, 2048, 2048), (532, 2048, 16384), (968, 512, 2048)]
 EXPERT = [(50, 1024, 2048), (10, 1024, 4096), (50, 1024, 4096), (10, 1024, 2048)]
+# one token: down of a language model, and a vocabulary
+TOKEN = [(1, 2048, 16384), (1, 257152, 2048)]
 
 
 def operands(rows: int, n: int, k: int, x: torch.dtype = BF16, weight: torch.dtype = BF16) -> dict[str, Any]:
@@ -73,7 +77,7 @@ def rope_operands(
 
 @path
 @pytest.mark.parametrize("out", DTYPES, ids=str)
-@pytest.mark.parametrize("size", [*ODD, *SIGLIP, *GEMMA, *EXPERT], ids=str)
+@pytest.mark.parametrize("size", [*ODD, *SIGLIP, *GEMMA, *EXPERT, *TOKEN], ids=str)
 def test_product(path: str, out: torch.dtype, size: tuple[int, int, int]) -> None:
     """Any number of rows, outputs and inputs, also where no tile ends."""
     check(matmul, options={"matmul": path}, out_dtype=out, **operands(*size))
@@ -83,7 +87,8 @@ def test_product(path: str, out: torch.dtype, size: tuple[int, int, int]) -> Non
 @pytest.mark.parametrize(
     ("residual", "bias", "gate", "activation"),
     list(product((None, FP32, BF16), (False, True), (False, True), ("none", "gelu_tanh")))
-    + [(None, True, False, name) for name in ("gelu_erf", "silu")],
+    + [(None, True, False, name) for name in ("gelu_erf", "silu", "relu")]
+    + [(FP32, True, True, "relu")],
 )
 @pytest.mark.parametrize("size", [(50, 136, 264), (131, 97, 520)], ids=str)
 def test_epilogue(
@@ -113,16 +118,42 @@ def test_any_types_and_sizes(
 
 
 @path
+@gated
+@pytest.mark.parametrize("out", DTYPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
-    "size", [(1, 8, 8), (50, 4096, 1024), (10, 4096, 1024), (131, 136, 72), (968, 2048, 512)], ids=str
+    "size",
+    [
+        (1, 8, 8),
+        (50, 4096, 1024),
+        (10, 4096, 1024),
+        (131, 136, 72),
+        (968, 2048, 512),
+        (300, 6144, 2048),
+        (33, 24, 100),
+    ],
+    ids=str,
 )
-def test_gelu_mul(path: str, dtype: torch.dtype, size: tuple[int, int, int]) -> None:
+def test_gated(
+    path: str, gated: str, out: torch.dtype, dtype: torch.dtype, size: tuple[int, int, int]
+) -> None:
     """Each gate meets its own up: a shifted pair would still look like numbers."""
     rows, f, k = size
     gate, up = (random((f, k), dtype, seed, scale=k**-0.5) for seed in (1, 2))
     weight = interleave(gate, up).contiguous()
-    check(matmul_gelu_mul, options={"matmul": path}, x=random((rows, k), dtype), weight=weight)
+    arguments: dict[str, Any] = {"x": random((rows, k), dtype), "weight": weight, "out_dtype": out}
+    check(GATED[gated], options={"matmul": path}, **arguments)
+
+
+@path
+@gated
+@pytest.mark.parametrize("rows", [5, 200])
+def test_gates_far_from_zero(path: str, gated: str, rows: int) -> None:
+    """Gates of ±40 close or open completely: no overflow on the way, and no NaN."""
+    x = torch.ones((rows, 64), dtype=BF16, device="cuda")
+    gate = torch.linspace(-40, 40, 64, device="cuda")[:, None].expand(64, 64) / 64
+    weight = interleave(gate.to(BF16), random((64, 64), BF16, scale=1 / 8)).contiguous()
+    check(GATED[gated], options={"matmul": path}, x=x, weight=weight)
 
 
 @path
@@ -161,11 +192,12 @@ def test_every_tile_of_the_portable_kernel(
     arguments = operands(*size) | extras(size[0], size[1], BF16, bias=True, gate=True)
     check(matmul, options={"matmul": "portable"}, **arguments)
     gate_up = random((size[1], 2, 8, size[2]), BF16, scale=size[2] ** -0.5)
-    check(matmul_gelu_mul, options={"matmul": "portable"}, x=arguments["x"], weight=gate_up)
+    for kernel in GATED.values():
+        check(kernel, options={"matmul": "portable"}, x=arguments["x"], weight=gate_up)
 
 
 @pytest.mark.parametrize("size", [(65, 16, 8), (131, 272, 264), (300, 464, 1000)], ids=str)
-@pytest.mark.parametrize("kind", ["plain", "gelu_mul", "rope_qkv"])
+@pytest.mark.parametrize("kind", ["plain", "gelu_mul", "silu_mul", "rope_qkv"])
 def test_every_tile_of_the_hopper_kernel(
     monkeypatch: pytest.MonkeyPatch, kind: str, size: tuple[int, int, int]
 ) -> None:
@@ -184,10 +216,10 @@ def test_every_tile_of_the_hopper_kernel(
                 rows, n, FP32 if out == FP32 else None, bias=True, gate=False
             )
             check(matmul, out_dtype=out, **arguments)
-        elif kind == "gelu_mul":
+        elif kind in GATED:
             weight = random((n // 16, 2, 8, k), BF16, scale=k**-0.5)
             result = torch.empty((rows, n // 2), dtype=out, device="cuda")
-            check(matmul_gelu_mul, x=random((rows, k), BF16), weight=weight, out=result)
+            check(GATED[kind], x=random((rows, k), BF16), weight=weight, out=result)
         else:
             heads = n // 16
             check(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from flashrt_kernels.rope import rope, rope_qkv, rope_table
+from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qk, rope_qkv, rope_table, rope_table_axes
 from test.cuda.support import check, compare, gpu, random, requires_cuda
 
 pytestmark = requires_cuda
@@ -31,6 +31,22 @@ def test_table_is_that_of_the_cpu(rows: int, head_dim: int, theta: float) -> Non
     run(rope_table, gpu(), positions=positions.cuda(), out=out, head_dim=head_dim, theta=theta)
     want = rope_table(positions=positions, head_dim=head_dim, theta=theta)
     compare("rope_table", out.cpu(), want, (5e-5, 4e-4))
+
+
+@pytest.mark.parametrize("half", [64, 36, 1, 300])
+@pytest.mark.parametrize(("axes", "rows"), [(3, 400), (2, 1), (1, 13)])
+@pytest.mark.parametrize("theta", [1e4, 5e6])
+def test_table_along_axes_is_that_of_the_cpu(half: int, axes: int, rows: int, theta: float) -> None:
+    """A frequency that turns with another axis confuses rows of an image with its columns."""
+    from flashrt_kernels.cuda.backend import run
+
+    generator = torch.Generator().manual_seed(half + rows)
+    positions = torch.randint(0, 1000, (axes, rows), generator=generator, dtype=torch.int32)
+    axis = torch.randint(0, axes, (half,), generator=generator, dtype=torch.int32)
+    out = torch.full((rows, 2 * half), torch.nan, device="cuda")
+    run(rope_table_axes, gpu(), positions=positions.cuda(), axis=axis.cuda(), out=out, theta=theta)
+    want = rope_table_axes(positions=positions, axis=axis, theta=theta)
+    compare("rope_table_axes", out.cpu(), want, (5e-5, 4e-4))
 
 
 @pytest.mark.parametrize(("heads", "head_dim"), [(8, 256), (3, 72), (1, 2), (5, 6)])
@@ -59,6 +75,35 @@ def test_rope_qkv(heads: int, kv_heads: int, head_dim: int, qkv: torch.dtype) ->
     if not kv_heads:
         given = {"k_out": None, "v_out": None, "q_out_dtype": torch.bfloat16}
     check(rope_qkv, qkv=x, table=table(13, head_dim), **sizes, **given)
+
+
+@pytest.mark.parametrize(
+    ("rows", "heads", "kv_heads", "head_dim"),
+    [(300, 16, 8, 128), (1, 16, 8, 128), (13, 3, 1, 10), (7, 1, 1, 2), (50, 2, 2, 600)],
+)
+@pytest.mark.parametrize("qkv", DTYPES, ids=str)
+@pytest.mark.parametrize("out", DTYPES, ids=str)
+@pytest.mark.parametrize("eps", [1e-6, 0.1])
+def test_norm_rope_qkv(
+    rows: int, heads: int, kv_heads: int, head_dim: int, qkv: torch.dtype, out: torch.dtype, eps: float
+) -> None:
+    """Each head by itself: the norm of a neighbour, or the weight of k for q, would still look right."""
+    x = random((rows, (heads + 2 * kv_heads) * head_dim), qkv, scale=3)
+    weights: dict[str, Any] = {
+        "q_weight": random((head_dim,), seed=1),
+        "k_weight": random((head_dim,), seed=2),
+    }
+    sizes: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "eps": eps}
+    dtypes: dict[str, Any] = {f"{name}_out_dtype": out for name in "qkv"}
+    check(norm_rope_qkv, qkv=x, table=table(rows, head_dim), **weights, **sizes, **dtypes)
+
+
+@pytest.mark.parametrize(("rows", "heads", "head_dim"), [(512, 16, 64), (1, 1, 2), (13, 3, 10), (7, 2, 600)])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rope_qk(rows: int, heads: int, head_dim: int, dtype: torch.dtype) -> None:
+    """q and k turn where they lie, v stays."""
+    x = random((rows, 3 * heads * head_dim), dtype)
+    check(rope_qk, qkv=x, table=table(rows, head_dim), heads=heads, head_dim=head_dim)
 
 
 def test_k_and_v_alone() -> None:

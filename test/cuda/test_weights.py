@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint import PiCheckpoint, load_lerobot
 from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.tensors import Twin, Unscanned
 from flashrt_kernels.errors import CheckpointError
@@ -22,7 +22,7 @@ pytestmark = requires_cuda
 DATA = Path(__file__).parents[1] / "data"
 
 
-def checkpoint() -> LeRobotCheckpoint:
+def checkpoint() -> PiCheckpoint:
     return load_lerobot(DATA / "tiny_pi05", DATA / "tokenizer_tiny", scan=False)
 
 
@@ -53,7 +53,7 @@ def test_constants_are_those_of_the_cpu(
             assert torch.equal(got[name], tensor), name
 
 
-def refusal(file: LeRobotCheckpoint) -> str:
+def refusal(file: PiCheckpoint) -> str:
     """What `verify` says about a checkpoint whose weights have gone to the GPU."""
     model = Pi05(file, torch.bfloat16, 2, torch.device("cuda"))
     constants(model)

@@ -3,4 +3,6 @@
 
 import torch
 
+from test.kernels.noted_gpu import without_gpu as without_gpu
+
 torch.set_num_threads(1)

@@ -4,138 +4,26 @@
 That the kernels compute what they should is test/cuda's, on a GPU.
 """
 
-import ctypes
-import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from flashrt_kernels import GraphError, arena
+from flashrt_kernels import GraphError
 from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
-from flashrt_kernels.backend import CpuBackend, Step
 from flashrt_kernels.graph import StaticGraph
-from flashrt_kernels.kernel import Kernel
+from flashrt_kernels.image_rules import Fit, ImageRule, openpi
+from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17
+from flashrt_kernels.loading import PRECISIONS, load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
-from flashrt_kernels.policy import load_policy
-from test.kernels.policies import CPU, TINY, TOKENIZER
+from test.kernels.noted_gpu import OPTIONS, NotedBackend, NotedGpu, check_launches, empty
+from test.kernels.policies import DATA, TINY, TOKENIZER
 
-SHARED = 232448  # bytes of shared memory for one block of an H200
-OPTIONS = {"matmul": "own", "attention": "own", "pdl": True, "graph": True}
-
-
-class Names:
-    """Enumerations of the driver: every member is its own name."""
-
-    CUDA_SUCCESS = 0
-
-    def __getattr__(self, name: str) -> str:
-        return name
-
-
-class Driver(ModuleType):
-    """The part of the driver that bound launches use."""
-
-    CUresult = CUlaunchAttributeID = CUtensorMapDataType = CUtensorMapSwizzle = Names()
-    CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = Names()
-    CUfunction = CUstream = cuuint64_t = cuuint32_t = staticmethod(int)
-
-    @staticmethod
-    def structure() -> SimpleNamespace:
-        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
-
-    CUlaunchConfig = CUlaunchAttribute = structure
-
-    @staticmethod
-    def cuTensorMapEncodeTiled(*arguments: Any) -> tuple[int, SimpleNamespace]:
-        memory = ctypes.create_string_buffer(128)
-        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(memory), memory=memory)
-
-
-@dataclass
-class NotedGpu:
-    """A GPU of a capability; `asked` counts the kernels that launches were made of."""
-
-    major: int
-    minor: int
-    options: Any
-    multiprocessors: int = 132
-    shared_memory: int = SHARED
-    name: str = "noted"
-    device: torch.device = CPU.device
-    index: int = 0
-    asked: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def hopper(self) -> bool:
-        return (self.major, self.minor) == (9, 0)
-
-    @property
-    def pdl(self) -> bool:
-        return self.major >= 9
-
-    def function(self, family: str, name: str, shared: int = 0) -> int:
-        assert shared <= self.shared_memory, f"{name}: {shared} bytes of shared memory"
-        self.asked[f"{family}.{name}"] += 1
-        return 1
-
-
-class NotedBackend(CpuBackend):
-    """Composes, plans and binds as on a GPU; nothing can be replayed."""
-
-    def __init__(self, gpu: NotedGpu) -> None:
-        self.gpu, self.families = gpu, import_module("flashrt_kernels.cuda.families")
-        self.families.load()
-        self.made: list[Any] = []
-
-    def workspace(self, kernel: Kernel, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
-        bytes: int = self.families.scratch(kernel, self.gpu, arguments, parameters)
-        return bytes
-
-    def bind(
-        self, kernel: Kernel, tensors: Mapping[str, Any], parameters: Mapping[str, Any], workspace: Any
-    ) -> Sequence[Any]:
-        launches = self.families.maker(kernel)(self.gpu, tensors, parameters, workspace)
-        assert launches, f"{kernel.name}: nothing is launched"
-        self.made += launches
-        return launches
-
-    def program(
-        self, name: str, steps: Sequence[Step], memory: arena.Memory, inputs: tuple[int, int], outputs: Any
-    ) -> Any:
-        return SimpleNamespace(close=lambda: None, timings={}, results={})
-
-
-@pytest.fixture(scope="module")
-def without_gpu() -> Iterator[None]:
-    """flashrt_kernels.cuda over modules that are only installed where there is a GPU; gone afterwards."""
-    bindings = ModuleType("cuda.bindings")
-    bindings.driver = Driver("cuda.bindings.driver")  # type: ignore[attr-defined]
-    stubs = {"cupy": ModuleType("cupy"), "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
-    forget()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in stubs.items():
-            patch.setitem(sys.modules, name, module)
-        yield
-    forget()
-
-
-def forget() -> None:
-    """Modules that import what is stubbed, as if they never had been imported."""
-    package = import_module("flashrt_kernels.cuda")
-    for child in ("backend", "families", "gpu", "launch", "program", "tensor_map"):
-        name = f"{package.__name__}.{child}"
-        for known in [known for known in sys.modules if known == name or known.startswith(name + ".")]:
-            del sys.modules[known]
-        vars(package).pop(child, None)
+FAST = DATA / "fast_tokenizer_tiny"
 
 
 @pytest.fixture(scope="module")
@@ -144,22 +32,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(folder, Recipe(size="small", seed=3, cameras=("a", "b", "c")))
 
 
-def check_launches(launches: Sequence[Any]) -> None:
-    """What every GPU refuses."""
-    for launch in launches:
-        config = getattr(launch, "_config", None)
-        if config is not None:  # else the library's
-            assert config.blockDimX <= 1024
-            assert config.sharedMemBytes <= SHARED
-            assert config.gridDimY <= 65535
-            assert config.gridDimZ <= 65535
-
-
 WAYS = [((8, 0), "own"), ((9, 0), "own"), ((9, 0), "portable"), ((9, 0), "cublaslt"), ((13, 0), "own")]
 
 
 @pytest.mark.parametrize(("capability", "matmul"), WAYS)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.usefixtures("without_gpu")
 def test_every_launch_of_a_policy_can_be_made(
     capability: tuple[int, int], matmul: str, precision: str, small: Path
@@ -178,9 +55,31 @@ def test_every_launch_of_a_policy_can_be_made(
         policy.close()
 
 
-def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """Memory that nobody touches: full-size weights cost nothing here."""
-    return torch.empty(shape, dtype=dtype)
+# folder → what else it is loaded with, and a function that shows that its own kernels were asked for
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "tiny_pi0": ({"tokenizer": TOKENIZER}, "flow.euler_step"),
+    "tiny_pi0_fast": ({"tokenizer": TOKENIZER, "fast_tokenizer": FAST}, "decoding.argmax_last"),
+    "tiny_pi0_fast_e2e": ({"tokenizer": TOKENIZER, "fast_tokenizer": FAST}, "decoding.write_rows"),
+    "tiny_groot_n16": ({}, "rope.norm_turn_heads"),
+    "tiny_groot_n17": ({}, "rope.rope_table_axes"),
+    "tiny_smolvla": ({}, "flow.euler_step"),
+}
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("folder", OTHERS)
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_the_other_policies_can_be_made(
+    capability: tuple[int, int], precision: str, folder: str
+) -> None:
+    """As of Pi0.5: a kernel without a launch shows when the robot starts."""
+    backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**OPTIONS)))
+    options, function = OTHERS[folder]
+    policy = load_policy(DATA / folder, device=backend, precision=precision, **options)
+    assert function in backend.gpu.asked
+    check_launches(backend.made)
+    policy.close()
 
 
 # kernel → arguments at the sizes of a full-size Pi0.5, and the family that Hopper uses for them
@@ -252,3 +151,32 @@ def test_a_weight_that_the_graph_may_write_is_refused() -> None:
                 second.call(matmul, x=x, weight=weight)
         else:
             second.call(matmul, x=x, weight=weight)
+
+
+RULES: dict[str, ImageRule] = {
+    "LeRobot": Fit(224, 224, 14),
+    "SmolVLA": Fit(512, 512, 16, place="end"),
+    "openpi": openpi(224, 224, 14),
+    "GR00T N1.6": groot_n16(GrootImages(shortest_image_edge=256, crop_fraction=0.95), camera_size=(480, 640)),
+    "GR00T N1.7": groot_n17(GrootImages((256, 256), (230, 230), use_albumentations=False)),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("without_gpu")
+def test_every_launch_of_an_image_rule_can_be_made(rule: str) -> None:
+    """Else a camera's images stop at a wrong argument on the robot; every GPU takes the same launches."""
+    made, chosen = [], RULES[rule]
+    for capability in ((8, 0), (9, 0)):
+        backend = NotedBackend(NotedGpu(*capability, SimpleNamespace(**OPTIONS)))
+        g = StaticGraph(rule, backend)
+        out = g.buffer("patches", (chosen.rows, (3 * chosen.patch**2 + 7) // 8 * 8), torch.bfloat16)
+        pixels, info = g.input("pixels", (480 * 640 * 3,), torch.uint8), g.input("info", (4,), torch.int32)
+        chosen.compose(g, pixels, info, out)
+        g.output("patches", out)
+        g.plan()
+        check_launches(backend.made)
+        made.append([launch.name for launch in backend.made])
+    assert made[0] == made[1]
+    assert made[0][-1] == f"resize_{'bilinear' if isinstance(chosen, Fit) else 'none'}"
+    assert all(name.startswith("resample_") for name in made[0][:-1])

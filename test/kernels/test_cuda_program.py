@@ -25,6 +25,7 @@ class Driver(ModuleType):
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=0)
     CUevent_record_flags = SimpleNamespace(CU_EVENT_RECORD_DEFAULT=0, CU_EVENT_RECORD_EXTERNAL=1)
+    CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
     CUlaunchAttributeID = SimpleNamespace(
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6
@@ -45,7 +46,7 @@ class Driver(ModuleType):
         }
         names = """cuEventDestroy cuEventRecordWithFlags cuStreamBeginCapture cuGraphUpload cuGraphLaunch
                    cuGraphDestroy cuGraphExecDestroy cuLaunchKernelEx cuCtxPushCurrent cuMemcpyHtoDAsync
-                   cuMemcpyDtoHAsync"""
+                   cuMemcpyDtoHAsync cuEventRecord cuEventSynchronize"""
         for name in [*results, *names.split()]:
             setattr(self, name, self.call(name, results.get(name)))
         self.CUlaunchConfig = self.CUlaunchAttribute = self.structure
@@ -115,7 +116,7 @@ def test_closed_program_gives_everything_back(driver: Driver) -> None:
     made = program([lambda: None])
     assert (made.nodes, list(made.timings)) == (5, ["vision", "gpu"])
     made.close()
-    assert driver.calls["cuEventDestroy"] == driver.calls["cuEventCreate"] == 2
+    assert driver.calls["cuEventDestroy"] == driver.calls["cuEventCreate"] == 4
     assert driver.calls["cuGraphDestroy"] == driver.calls["cuGraphExecDestroy"] == 1
     made.close()
     assert driver.calls["cuGraphDestroy"] == 1
@@ -216,10 +217,12 @@ def test_every_driver_call_of_a_replay_has_a_context(driver: Driver) -> None:
         return called
 
     copies = ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuGraphLaunch", "cuEventElapsedTime")
-    for name in (*step, *copies):
+    events = ("cuEventRecord", "cuEventSynchronize")
+    for name in (*step, *copies, *events):
         setattr(driver, name, noted(name, getattr(driver, name)))
     made.send(0, 16)
     made.start()
+    made.settle(0)
     made.finish(None)
     made.replay_all({})
     assert (depth, bare) == (0, [])
@@ -282,3 +285,34 @@ def test_sections_wait_for_all_before_them(driver: Driver) -> None:
     module = import_module("flashrt_kernels.cuda.program")
     module.CudaProgram("g", steps, arena.allocate(256), (0, 64), {}, Stream(), True)
     assert [launch._config.numAttrs for launch in launches] == [1, 1, 1, 2, 1, 1, 2]
+
+
+def test_settling_waits_for_the_right_start(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host reads a token whose replay has ended, while the one behind it runs: not too early, not too
+    late."""
+    made, notes = program([lambda: None]), list[str]()
+    made._ends = ["even", "odd"]
+
+    def noted(what: str) -> Any:
+        def called(event: str, *stream: int) -> tuple[int]:
+            notes.append(f"{what} {event}")
+            return (0,)
+
+        return called
+
+    monkeypatch.setattr(driver, "cuEventRecord", noted("record"))
+    monkeypatch.setattr(driver, "cuEventSynchronize", noted("synchronize"))
+    made._starts = 0
+    for behind in (0, 1, 1):
+        made.start()
+        made.settle(behind)
+    made.settle(0)
+    assert notes == [
+        "record even",
+        "synchronize even",
+        "record odd",
+        "synchronize even",
+        "record even",
+        "synchronize odd",
+        "synchronize even",
+    ]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt_kernels.errors import ObservationError
+from flashrt_kernels.errors import GraphError, ObservationError
 from flashrt_kernels.image import fitted_size, patches_to_image, resize_to_patches
 from flashrt_kernels.pixels import FORMATS, RawImage
 from test.kernels.support import poisoned, seeds
@@ -161,6 +161,39 @@ def test_patches_are_row_major_with_channel_y_x_features() -> None:
     patches = to_patches(RawImage.from_array(rgb), 4, 6, 2)
     want = rgb[2:4, 4:6].transpose(2, 0, 1).reshape(-1) / 127.5 - 1
     np.testing.assert_allclose(patches[-1], want, atol=1e-6)
+
+
+def test_patches_in_blocks() -> None:
+    """GR00T joins 2×2 patches that follow each other: they must be neighbours."""
+    rgb = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    sizes = {"height": 8, "width": 12, "patch": 2}
+    raw = RawImage.from_array(rgb)
+    rows = torch.from_numpy(to_patches(raw, 8, 12, 2)).view(2, 2, 3, 2, 12)  # [by, dy, bx, dx, feature]
+    pixels, info = torch.empty(raw.bytes, dtype=torch.uint8), torch.empty(4, dtype=torch.int32)
+    raw.write(pixels.numpy(), info.numpy())
+    blocks = resize_to_patches(pixels=pixels, info=info, **sizes, merge=2, out_dtype=torch.float32)
+    assert torch.equal(blocks[:, :12].view(2, 3, 2, 2, 12), rows.permute(0, 2, 1, 3, 4))
+    np.testing.assert_array_equal(patches_to_image(blocks.numpy(), **sizes, merge=2), rgb)
+
+
+def test_a_side_that_blocks_do_not_fill_is_refused() -> None:
+    """Half a block would leave patches that no token holds."""
+    given = {"pixels": torch.zeros(3, dtype=torch.uint8), "info": torch.zeros(4, dtype=torch.int32)}
+    out = poisoned((6, 16), torch.float32)
+    with pytest.raises(GraphError, match="resize_to_patches: out"):
+        resize_to_patches(**given, out=out, height=6, width=4, patch=2, merge=2)
+
+
+@pytest.mark.parametrize("size", [(5, 9), (28, 28), (40, 12)])
+def test_unscaled_pixels_lie_in_the_centre(size: tuple[int, int]) -> None:
+    """What an earlier kernel has resized must not be resized again; what is too large is cut off."""
+    rgb = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    want = np.zeros((28, 28, 3), np.uint8)
+    part = rgb[:28, :28]
+    top, left = ((28 - length) // 2 for length in part.shape[:2])
+    want[top : top + part.shape[0], left : left + part.shape[1]] = part
+    got = (to_image(RawImage.from_array(rgb), 28, 28, 14, filter="none") + 1) * 127.5
+    np.testing.assert_allclose(got, want, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -4,11 +4,13 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt_kernels.matmul import interleave, matmul, matmul_gelu_mul
+from flashrt_kernels import GraphError
+from flashrt_kernels.matmul import interleave, matmul, matmul_gelu_mul, matmul_silu_mul
 from test.kernels.support import check, dtypes, random, seeds, wide
 from test.kernels.test_activation import gelu_erf, gelu_tanh
 
@@ -17,7 +19,9 @@ FORMULAS = {
     "gelu_tanh": gelu_tanh,
     "gelu_erf": gelu_erf,
     "silu": lambda x: x / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
 }
+GATED = {"gelu": (matmul_gelu_mul, "gelu_tanh"), "silu": (matmul_silu_mul, "silu")}
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 70))
 
 
@@ -54,17 +58,26 @@ def test_matmul(
     check(matmul, want, target, x=x, weight=weight, activation=activation, **given_parts)
 
 
-@given(sizes, dtypes, dtypes, seeds)
+@given(st.sampled_from(sorted(GATED)), sizes, dtypes, dtypes, seeds)
 @settings(deadline=None)
-def test_matmul_gelu_mul(
-    size: tuple[int, int, int], source: torch.dtype, target: torch.dtype, seed: int
+def test_gated_matmul(
+    name: str, size: tuple[int, int, int], source: torch.dtype, target: torch.dtype, seed: int
 ) -> None:
-    """The first of each pair is the gate, which goes through the GELU; its partner is multiplied in."""
+    """The first of each pair is the gate, which is activated; its partner is multiplied in."""
+    kernel, activation = GATED[name]
     rows, f, k = size[0], 8 * size[1], size[2]
     rng = np.random.default_rng(seed)
     x, weights = random(rng, (rows, k), source), random(rng, (2, f, k), source)
     gate, up = (wide(x) @ wide(weights[i]).T for i in (0, 1))
-    check(matmul_gelu_mul, gelu_tanh(gate) * up, target, x=x, weight=interleave(weights[0], weights[1]))
+    want = FORMULAS[activation](gate) * up
+    check(kernel, want, target, x=x, weight=interleave(weights[0], weights[1]))
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4, 5), (3, 1, 8, 5), (16, 5)], ids=str)
+def test_gates_that_are_not_interleaved_are_refused(shape: tuple[int, ...]) -> None:
+    """Weights in another order would give numbers of the right size from the wrong rows."""
+    with pytest.raises(GraphError, match="matmul_silu_mul: weight is"):
+        matmul_silu_mul(x=torch.zeros(2, 5), weight=torch.zeros(shape))
 
 
 def test_accumulation_is_fp32_for_bf16_operands() -> None:

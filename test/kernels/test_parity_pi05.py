@@ -186,7 +186,7 @@ def test_inputs_are_one_block_and_images_need_no_prompt(policy: Policy) -> None:
 
 def test_graphs_share_the_arena_of_the_largest(policy: Policy) -> None:
     """One arena per bucket would multiply the memory on a small GPU."""
-    graphs = policy._opened().buckets.values()
+    graphs = [bucket.graph for bucket in policy._opened().buckets.values()]
     arenas = [graph._arena for graph in graphs]
     assert len({arena.data_ptr() for arena in arenas if arena is not None}) == 1
     largest = max(graph.layout().bytes for graph in graphs)
@@ -196,7 +196,7 @@ def test_graphs_share_the_arena_of_the_largest(policy: Policy) -> None:
 def nodes_of(policy: Policy) -> list[Node]:
     """Of the shortest decision."""
     graphs = policy._opened()
-    return graphs.vision._nodes + graphs.holding(1)._nodes
+    return graphs.vision._nodes + graphs.holding(1).graph._nodes
 
 
 def test_norms_take_eps_from_the_checkpoint() -> None:

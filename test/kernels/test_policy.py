@@ -19,11 +19,12 @@ import torch
 
 from flashrt_kernels import CheckpointError, DeviceError, ObservationError, Policy, RawImage, load_policy
 from flashrt_kernels.backend import backend_of
-from flashrt_kernels.checkpoint import load_lerobot
+from flashrt_kernels.checkpoint import PiCheckpoint, load_lerobot
 from flashrt_kernels.checkpoint.normaliser import MODES, make_normaliser
 from flashrt_kernels.models import MODELS
 from flashrt_kernels.models.pi05 import Pi05
-from flashrt_kernels.policy import MAX_IMAGE_BYTES, describe_statistics, slots_by_name
+from flashrt_kernels.names import slots_by_name
+from flashrt_kernels.policy import MAX_IMAGE_BYTES
 from test.kernels.policies import CPU, DATA, EXTRA, STATE, TINY, TOKENIZER, TOP, WRIST, act, load, picture
 
 
@@ -268,7 +269,7 @@ def test_contradictions_of_the_checkpoint_are_logged(
 
 def test_unknown_policy_type_lists_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of another policy must not be run as Pi0.5."""
-    monkeypatch.setattr("flashrt_kernels.policy.MODELS", {"other": MODELS["pi05"]})
+    monkeypatch.setattr("flashrt_kernels.loading.MODELS", {"other": MODELS["pi05"]})
     with pytest.raises(CheckpointError, match="policy type 'pi05'; known: other"):
         load()
 
@@ -294,8 +295,10 @@ def test_describe_prints_origin_sizes_statistics_and_plan(
 
 def test_R54_description_points_at_joints_that_never_moved_in_training(policy: Policy) -> None:
     """Their normalised value is a huge number as soon as the joint moves: the user must know which."""
-    norm = replace(policy._checkpoint.state_norm, zero_range=(1,))
-    lines = describe_statistics("state", norm, ["pan", "lift", "elbow", "wrist", "gripper"])
+    checkpoint = policy._checkpoint
+    assert isinstance(checkpoint, PiCheckpoint)
+    norm = replace(checkpoint.state_norm, zero_range=(1,))
+    lines = norm.describe("state", ["pan", "lift", "elbow", "wrist", "gripper"])
     assert [line.split(":")[0].strip() for line in lines if "ZERO RANGE" in line] == ["lift"]
 
 

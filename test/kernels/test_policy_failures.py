@@ -54,6 +54,14 @@ def test_load_that_fails_half_way_frees_what_it_made() -> None:
     assert (backend.open, backend.released) == (0, 1)
 
 
+def test_names_that_lead_nowhere_free_the_weights() -> None:
+    """They are on the GPU already when the mistake shows; the corrected try must find room."""
+    backend = Counting()
+    with pytest.raises(ObservationError, match="rename: 'head' → 'none'"):
+        load(device=backend, rename={"head": "none"})
+    assert (backend.open, backend.released) == (0, 1)
+
+
 def test_memory_of_a_plan_that_failed_is_free_when_the_backend_is_told() -> None:
     """A traceback holds it otherwise, and the GPU has no room for the next try."""
     arenas: list[weakref.ref[torch.Tensor]] = []
@@ -159,13 +167,13 @@ def test_vision_starts_before_the_prompt_and_ends_where_that_fails(monkeypatch: 
     """A millisecond of every decision, and pictures overwritten while they are copied."""
     backend = Noting()
     policy = load(device=backend)
-    notes, real = backend.notes, policy._tokenise
+    notes, real = backend.notes, policy._model.tokenise
 
     def tokenise(*given: Any) -> list[int]:
         notes.append("tokenise")
         return real(*given)
 
-    monkeypatch.setattr(policy, "_tokenise", tokenise)
+    monkeypatch.setattr(policy._model, "tokenise", tokenise)
     notes.clear()
     act(policy)
     sends = [note for note in notes if note.startswith("send")]
@@ -181,7 +189,7 @@ def test_vision_starts_before_the_prompt_and_ends_where_that_fails(monkeypatch: 
     def broken(*given: Any) -> list[int]:
         raise ValueError("no such words")
 
-    monkeypatch.setattr(policy, "_tokenise", broken)
+    monkeypatch.setattr(policy._model, "tokenise", broken)
     with pytest.raises(ValueError, match="no such words"):
         act(policy)
     assert notes[-2:] == ["start vision", "finish vision"]

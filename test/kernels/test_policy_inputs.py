@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from flashrt_kernels import ObservationError, Policy
-from flashrt_kernels.models.pi05 import Pi05
+from flashrt_kernels.checkpoint.pi import PromptRule
+from flashrt_kernels.checkpoint.tokenizer import load_tokenizer
+from flashrt_kernels.models.prompt import PromptWriter
 from flashrt_kernels.observation import seeded_noise
-from test.kernels.policies import TOP, act, load, picture
+from test.kernels.policies import TOKENIZER, TOP, act, load, picture
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,11 @@ def test_state_and_instruction_matter(policy: Policy) -> None:
     assert np.abs(act(policy, instruction="put it down") - usual).max() > 1e-3
 
 
+def written(instruction: str, state: np.ndarray) -> str:
+    rule = PromptRule(clean=True, lower=False, state=True)
+    return PromptWriter(load_tokenizer(TOKENIZER / "tokenizer.json"), rule, "pi05").text(instruction, state)
+
+
 @pytest.mark.parametrize(
     ("instruction", "clean"),
     [("pick up", "pick up"), ("  pick_up\nnow ", "pick up now"), ("Pick, Up!", "Pick, Up!"), ("", "")],
@@ -70,14 +77,14 @@ def test_state_and_instruction_matter(policy: Policy) -> None:
 def test_prompt_text_is_that_of_the_training_code(instruction: str, clean: str) -> None:
     """Other white space or case would be other tokens."""
     state = np.array([-1.0, 0.0, 1.0], np.float32)
-    assert Pi05.prompt(instruction, state) == f"Task: {clean}, State: 0 128 255;\nAction: "
+    assert written(instruction, state) == f"Task: {clean}, State: 0 128 255;\nAction: "
 
 
 def test_state_bins_are_not_clipped_below_and_keep_their_edges() -> None:
     """A state outside the range seen in training has its own word; a value on an edge belongs above it."""
     below = np.nextafter(np.float32(-1), np.float32(-2))
     state = np.array([-5, below, -1, -0.9921875, 0.9921875, 1, 7], np.float32)
-    assert "State: -1 -1 0 1 255 255 255;" in Pi05.prompt("go", state)
+    assert "State: -1 -1 0 1 255 255 255;" in written("go", state)
 
 
 def test_long_prompt_is_cut_on_the_right_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,13 +1,17 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """Rotary embedding: when it fails, tokens lose their order."""
 
+import re
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flashrt_kernels import GraphError
 from flashrt_kernels.matmul import matmul_rope_qkv
-from flashrt_kernels.rope import rope, rope_qkv, rope_table
+from flashrt_kernels.rope import norm_rope_qkv, rope, rope_qk, rope_qkv, rope_table, rope_table_axes
 from test.kernels.support import check, compare, dtypes, poisoned, random, seeds, wide
 
 sizes = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 9).map(lambda half: 2 * half))
@@ -65,6 +69,79 @@ def test_rope_qkv(size: tuple[int, int, int], kv_heads: int, dtype: torch.dtype,
     compare(outs["q_out"], turn(wide(q), positions, heads, 10000.0), limit)
     compare(outs["k_out"], turn(wide(k), positions, kv_heads, 10000.0), limit)
     assert torch.equal(outs["v_out"], v)
+
+
+@given(sizes, dtypes, seeds)
+@settings(deadline=None)
+def test_rope_qk(size: tuple[int, int, int], dtype: torch.dtype, seed: int) -> None:
+    """q and k turn where they lie, v keeps its bits."""
+    rows, heads, head_dim = size
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 50, rows)
+    qkv = random(rng, (rows, 3 * heads * head_dim), dtype)
+    q, k, v = (part.clone() for part in qkv.chunk(3, dim=1))
+    table = table_of(positions.tolist(), head_dim)
+    assert rope_qk(qkv=qkv, table=table, heads=heads, head_dim=head_dim) is qkv
+    limit = 2**-8 if dtype == torch.bfloat16 else 2e-5
+    for came, x in zip(qkv.chunk(3, dim=1), (q, k), strict=False):
+        compare(came, turn(wide(x), positions, heads, 10000.0), limit)
+    assert torch.equal(qkv.chunk(3, dim=1)[2], v)
+
+
+@given(sizes, st.integers(1, 3), st.sampled_from((1e-6, 0.1)), dtypes, dtypes, seeds)
+@settings(deadline=None)
+def test_norm_rope_qkv(
+    size: tuple[int, int, int],
+    kv_heads: int,
+    eps: float,
+    source: torch.dtype,
+    target: torch.dtype,
+    seed: int,
+) -> None:
+    """Each head of q and k is normalised by itself, then turned, with a rounding at the end alone."""
+    rows, heads, head_dim = size
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 50, rows)
+    q, k, v = (random(rng, (rows, n * head_dim), source) for n in (heads, kv_heads, kv_heads))
+    weights = {name: random(rng, (head_dim,)) for name in ("q_weight", "k_weight")}
+    outs = {f"{n}_out": poisoned(tuple(t.shape), target) for n, t in (("q", q), ("k", k), ("v", v))}
+    parameters = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "eps": eps}
+    table = table_of(positions.tolist(), head_dim)
+    norm_rope_qkv(qkv=torch.cat([q, k, v], 1), table=table, **weights, **outs, **parameters)
+    for name, x, count in (("q", q, heads), ("k", k, kv_heads)):
+        each = wide(x).reshape(rows, count, head_dim)
+        scale = 1 / np.sqrt((each**2).mean(-1, keepdims=True) + eps)
+        normed = (each * scale * wide(weights[f"{name}_weight"])).reshape(rows, -1)
+        limit = 2**-8 if target == torch.bfloat16 else 2e-5
+        compare(outs[f"{name}_out"], turn(normed, positions, count, 10000.0), limit)
+    assert torch.equal(outs["v_out"], v.to(target))
+
+
+def test_norm_rope_qkv_wants_a_weight_for_every_column_of_a_head() -> None:
+    """A weight over all heads belongs to another kind of norm."""
+    given_sizes = {"heads": 2, "kv_heads": 1, "head_dim": 4}
+    weights = {"q_weight": torch.ones(8), "k_weight": torch.ones(4)}
+    with pytest.raises(GraphError, match=re.escape("q_weight is [8] float32; expected [4]")):
+        norm_rope_qkv(qkv=torch.ones(3, 16), table=table_of([0, 1, 2], 4), **weights, **given_sizes)
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 12), st.sampled_from((1e4, 5e6)), seeds)
+def test_rope_table_axes(axes: int, rows: int, half: int, theta: float, seed: int) -> None:
+    """Frequency i turns with the axis that it is dealt: rows and columns of an image, or time."""
+    rng = np.random.default_rng(seed)
+    positions = rng.integers(0, 60, (axes, rows)).astype(np.int32)
+    axis = rng.integers(0, axes, half).astype(np.int32)
+    given_arrays = {"positions": torch.from_numpy(positions), "axis": torch.from_numpy(axis)}
+    angle = positions[axis].T * theta ** (-np.arange(half) / half)
+    want = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
+    check(rope_table_axes, want, torch.float32, 2e-5, theta=theta, **given_arrays)
+
+
+def test_text_turns_along_all_axes_alike() -> None:
+    """A token of text has one position: the table is that of plain RoPE, bit by bit."""
+    positions, axis = torch.arange(50, dtype=torch.int32), torch.arange(64, dtype=torch.int32) % 3
+    table = rope_table_axes(positions=positions.repeat(3, 1), axis=axis, theta=5e6)
+    assert torch.equal(table, rope_table(positions=positions, head_dim=128, theta=5e6))
 
 
 def stored_rows(heads: int, head_dim: int) -> list[int]:

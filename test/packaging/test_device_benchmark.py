@@ -28,6 +28,8 @@ from benchmarks.device.peers.lerobot import TimeUp, time_limit
 from benchmarks.device.timing import Sensors, interleaved
 from flashrt_kernels import Policy, load_policy
 from flashrt_kernels.checkpoint.recipe import SIZES
+from flashrt_kernels.graph import StaticGraph
+from flashrt_kernels.image_rules_groot import GrootImages, groot_n16
 
 TINY = list(CASES.values())
 
@@ -94,16 +96,40 @@ def test_every_launch_of_a_decision_is_counted(folders: dict[str, Path]) -> None
     """Else a kernel is missing in the table of where the time goes."""
     policy: Policy = load_policy(folders["2v-532-10"])
     graphs = policy._opened()
-    counted = calls_of(graphs.buckets[32])
-    plans = graphs.vision.describe_plan() + graphs.buckets[32].describe_plan()
+    counted = calls_of(graphs.buckets[32].graph)
+    plans = graphs.vision.describe_plan() + graphs.buckets[32].graph.describe_plan()
     assert sum(counted.values()) == sum(map(int, re.findall(r"launches: (\d+),", plans)))
     for call in counted:
         arrays = random_arrays(call, "cpu")
         call.kernel.validate({n: a for n, a in arrays.items() if a is not None} | dict(call.parameters))
         assert call.bytes > 0
     products = {call.product for call in counted if call.kernel.name == "matmul_gelu_mul"}
-    assert (10, 2 * SIZES["tiny"].dims.expert.mlp_dim, SIZES["tiny"].dims.expert.width) in products
+    assert (
+        10,
+        2 * SIZES["tiny"].dims.action_expert.mlp_dim,
+        SIZES["tiny"].dims.action_expert.width,
+    ) in products
     policy.close()
+
+
+def test_images_of_calls_lie_in_their_memory() -> None:
+    """Between the stages of an image rule is no room for VGA: a kernel would read on behind it."""
+    rule = groot_n16(GrootImages(shortest_image_edge=256, crop_fraction=0.95), camera_size=(480, 640))
+    g = StaticGraph("rule", "cpu")
+    pixels, info = g.input("pixels", (480 * 640 * 3,), torch.uint8), g.input("info", (4,), torch.int32)
+    out = g.buffer("patches", (rule.rows, 592), torch.float32)
+    rule.compose(g, pixels, info, out)
+    g.output("patches", out)
+    g.plan()
+    calls = list(calls_of(g))
+    assert len(calls) == 4
+    for call in calls:
+        arrays = {name: array for name, array in random_arrays(call, "cpu").items() if array is not None}
+        rows, columns, step, _ = arrays["info"].tolist()
+        assert min(rows, columns) > 100
+        assert rows * step <= len(arrays["pixels"])
+        call.kernel(**arrays, **dict(call.parameters))
+        assert 0 < call.bytes <= sum(array.nbytes for array in arrays.values())
 
 
 def busy(seconds: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import performance_page
 from benchmarks.device.cases import CASES, floors
-from benchmarks.performance_page import OURS, PAGE, RESULT, page
+from benchmarks.performance_page import OURS, PAGE, RESULT, measured_policies, page
 from flashrt_kernels.checkpoint.recipe import SIZES
 
 
@@ -28,13 +28,15 @@ def cells(text: str, first: str) -> list[str]:
 
 def test_the_page_is_the_one_of_the_committed_samples(result: dict[str, Any]) -> None:
     """Else the page claims figures that nobody measured."""
-    assert PAGE.read_text(encoding="utf-8") == page(result), "run python -m benchmarks.performance_page"
+    assert PAGE.read_text(encoding="utf-8") == page(result, measured_policies()), (
+        "run python -m benchmarks.performance_page"
+    )
     assert performance_page.PLOT.is_file()
 
 
 def test_the_medians_are_those_of_the_raw_samples(result: dict[str, Any]) -> None:
     """Else a mistake in the page's own arithmetic goes unseen: here they are computed another way."""
-    text = page(result)
+    text = page(result, measured_policies())
     for case in result["cases"].values():
         row = cells(text, case["words"])
         samples = case["engines"][OURS]["samples"]
@@ -64,7 +66,7 @@ def test_engines_took_turns(result: dict[str, Any]) -> None:
 
 def test_who_is_not_there_is_named(result: dict[str, Any]) -> None:
     """Else silence about a peer reads like a victory over it."""
-    text = page(result)
+    text = page(result, measured_policies())
     for case in result["cases"].values():
         for name in case["left_out"]:
             assert f"Left out: {name}:" in text
@@ -84,4 +86,38 @@ def test_the_page_is_written_where_it_is_read(tmp_path: Path, result: dict[str, 
     floor = {key: performance_page.floor_of(result, key) for key in result["cases"]}
     draw(result, floor, tmp_path / "plot.png", performance_page.PLOT_LIMIT_MS)
     assert (tmp_path / "plot.png").stat().st_size > 10_000
-    assert f"images/{performance_page.PLOT.name}" in page(result)
+    assert f"images/{performance_page.PLOT.name}" in page(result, measured_policies())
+
+
+def measured(**changes: Any) -> dict[str, Any]:
+    """A run of benchmarks.policies with one policy."""
+    gate = {"passed": True, "worst": {"velocities": 0.004, "result": 0.001}, "moved": {"state": 0.2}}
+    samples = {"gpu": [5.0, 5.5, 6.0], "wall": [6.0, 6.5, 7.0]}
+    found = {"policy": "groot_n17", "views": 1, "ready_s": 4.2, "gate": gate, "samples": samples} | changes
+    return {"date": "2026-01-01", "policies": {"groot_n17-1v": found}}
+
+
+def test_a_policy_has_its_times_targets_and_what_others_published() -> None:
+    """The row by which a user decides whether the robot's policy is fast enough."""
+    text = page({**json.loads(RESULT.read_text(encoding="utf-8"))}, measured())
+    row = cells(text, "groot_n17, 1 view")
+    assert row[1:4] == ["5.50", "5.95", "5.99"]
+    assert row[6] == "6.50"
+    assert row[7:9] == ["≤ 6: kept", "≤ 4: missed"]
+    assert row[10] == "0.40 % (velocities)"
+    assert "27.9 ms" in row[12]
+
+
+def test_a_policy_that_failed_the_gate_has_no_times() -> None:
+    """A wrong answer is not a fast one."""
+    gate = {"passed": False, "worst": {"velocities": 0.2}, "moved": {}}
+    text = page({**json.loads(RESULT.read_text(encoding="utf-8"))}, measured(gate=gate, samples={}))
+    row = cells(text, "groot_n17, 1 view")
+    assert row[1:7] == ["–"] * 6
+    assert row[7] == "≤ 6: missed"
+    assert row[11] == "failed"
+
+
+def test_what_was_not_measured_is_said(result: dict[str, Any]) -> None:
+    """Else silence about a policy reads as if it were as fast as the others."""
+    assert "Not measured yet: `python -m benchmarks.policies`" in page(result, None)

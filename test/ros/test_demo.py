@@ -290,9 +290,9 @@ def test_a_node_without_an_error_is_reported_with_the_end_of_its_log(tmp_path: P
         children.wait("node", timeout_s=20)
         assert "loading" in children.complaint("node")
         children.log_path("node").write_text(
-            "[ERROR] [1.5] [policy]: first\n[ERROR] [2.5] [policy]: last\nend\n"
+            "[ERROR] [1.5] [policy]: first\n[ERROR] [2.5] [policy]: last\n  of two lines\n[INFO] end\n"
         )
-        assert children.complaint("node").endswith("[policy]: last")
+        assert children.complaint("node").endswith("[policy]: last\n  |   of two lines")
 
 
 @pytest.mark.parametrize("device", ["cuda:77", "abacus"])

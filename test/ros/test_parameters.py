@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from flashrt_kernels.errors import ObservationError
+from flashrt_kernels.names import slots_by_name
 from flashrt_ros.parameters import (
     PARAMETERS,
     ConfigError,
@@ -36,8 +38,20 @@ def policy(**more: Any) -> Any:
         "state_dim": 3,
         "action_dim": 3,
         "action_names": None,
+        "camera_rule": "present first",
+        "not_positions": "",
     }
-    return SimpleNamespace(**{**fields, **more})
+    made = SimpleNamespace(**{**fields, **more})
+    made.slot = lambda name: slot_among(made.cameras, name)
+    return made
+
+
+def slot_among(cameras: tuple[str, ...], name: str) -> str:
+    """As Policy.slot; cam_high stands for a name that only the checkpoint knows."""
+    names = slots_by_name(cameras, {"cam_high": cameras[0]})
+    if name not in names:
+        raise ObservationError(f"unknown camera {name!r}")
+    return names[name]
 
 
 def test_defaults_of_a_minimal_file() -> None:
@@ -131,7 +145,7 @@ def test_parameters_that_ros_owns_are_not_unknown() -> None:
     assert NodeConfig.from_dict(given).checkpoint == "/data/ckpt"
 
 
-@pytest.mark.parametrize("slot", ["front", "observation.images.front", "video.front"])
+@pytest.mark.parametrize("slot", ["front", "observation.images.front", "video.front", "cam_high"])
 def test_R57_slots_are_found_under_all_their_names(slot: str) -> None:
     """A camera is bound by name, whichever form of the name the user knows."""
     notes = NodeConfig.from_dict(flat(camera__front__slot=slot)).check_policy(policy())
@@ -270,3 +284,51 @@ def test_unitree_g1_file_describes_its_recording() -> None:
     assert len([name for name in config.joint_names if "hand" in name]) == 12
     assert config.action_rate_hz == 30.0
     assert config.instruction == "Pick up the yellow bottle on the table."
+
+
+def test_a_policy_that_needs_all_its_cameras_gets_them() -> None:
+    """GR00T has no rule for a missing camera: it would act on nothing that it was trained for."""
+    needy = policy(camera_rule="all")
+    bound = NodeConfig.from_dict(flat(cameras=["front"]))
+    with pytest.raises(ConfigError, match=r"no camera fills .*wrist; this policy needs all its cameras"):
+        bound.check_policy(needy)
+    spared = NodeConfig.from_dict(flat(cameras=["front"]) | {"camera.front.required": False})
+    with pytest.raises(ConfigError, match=r"camera.front.required' is false; this policy needs all"):
+        spared.check_policy(policy(camera_rule="all", cameras=needy.cameras[:1]))
+
+
+@pytest.mark.parametrize(("text", "size"), [("", None), ("640x480", (480, 640))])
+def test_image_size_is_width_by_height(text: str, size: tuple[int, int] | None) -> None:
+    """As people and cameras say it; the model counts rows first."""
+    assert NodeConfig.from_dict(flat(image_size=text)).image_size == size
+
+
+@pytest.mark.parametrize("text", ["640", "640x0", "x480", "640 x 480", "-1x5"])
+def test_R57_image_size_that_is_none_is_refused(text: str) -> None:
+    """Else the policy is loaded for another grid than the camera's."""
+    with pytest.raises(ConfigError, match=r"'image_size' is .* it must be WIDTHxHEIGHT, like 640x480"):
+        NodeConfig.from_dict(flat(image_size=text))
+
+
+@pytest.mark.parametrize("name", ["state_in_prompt", "adapt_to_pi"])
+@pytest.mark.parametrize(("text", "value"), [("", None), ("true", True), ("false", False)])
+def test_switches_of_checkpoints_have_three_values(name: str, text: str, value: bool | None) -> None:
+    """Empty is the checkpoint's own way."""
+    assert getattr(NodeConfig.from_dict(flat(**{name: text})), name) is value
+
+
+def test_actions_that_are_no_positions_are_not_sent_as_such() -> None:
+    """Velocities near zero, taken for angles, fold an arm to its zero pose."""
+    fast = policy(not_positions="joint velocities")
+    with pytest.raises(
+        ConfigError, match=r"no joint positions \(joint velocities\).*actions_are_positions: true"
+    ):
+        NodeConfig.from_dict(flat()).check_policy(fast)
+    assert NodeConfig.from_dict(flat(actions_are_positions=True)).check_policy(fast)
+
+
+def test_a_black_picture_is_not_called_a_mask() -> None:
+    """openpi's Pi0-FAST looks at the pictures of cameras that are not there."""
+    config = NodeConfig.from_dict(flat(cameras=["front"]))
+    notes = config.check_policy(policy(camera_rule="fixed, seen"))
+    assert "no camera fills observation.images.wrist: black pictures" in notes[-1]

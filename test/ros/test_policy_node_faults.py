@@ -126,6 +126,7 @@ def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
         ({"camera.top.topic": "front image"}, ("camera.top.topic", "'front image'", "characters")),
         ({"tokenizer": "/no/tokenizer"}, ("/no/tokenizer",)),
         ({"device": "cuda:7"}, ("cuda:7",)),
+        ({"adapt_to_pi": "true"}, ("adapt_to_pi is True", "LeRobot")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -156,7 +157,7 @@ def test_loading_errors_name_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(folder: str, **options: Any) -> None:
         raise CheckpointError("model.safetensors: tensor x is missing")
 
-    monkeypatch.setattr("flashrt_kernels.policy.load_policy", refuse)
+    monkeypatch.setattr("flashrt_kernels.loading.load_policy", refuse)
     config = NodeConfig.from_dict(parameters())
     with pytest.raises(ConfigError, match=r"tiny_pi05.*model\.safetensors: tensor x is missing"):
         load_policy_of(config)

@@ -22,9 +22,7 @@ class PlainEager:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.model: PlainPi05 | None = PlainPi05(
-            task.tensors, task.dims, torch.bfloat16, task.prompts.config.num_inference_steps
-        )
+        self.model: PlainPi05 | None = PlainPi05(task.tensors, task.dims, torch.bfloat16, task.prompts.steps)
         self.images, self.ids, self.noise = (
             part(task.example).clone() for part in (task.images, task.ids, task.noise)
         )

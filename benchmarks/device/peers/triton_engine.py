@@ -138,7 +138,7 @@ def language(task: Task) -> dict[str, torch.Tensor]:
 
 
 def expert(task: Task) -> dict[str, torch.Tensor]:
-    t, dims, steps = task.tensors, task.dims.expert, task.prompts.config.num_inference_steps
+    t, dims, steps = task.tensors, task.dims.action_expert, task.prompts.steps
     times = torch.tensor([1 - step / steps for step in range(steps)], dtype=torch.float32)
     found = {
         "decoder_time_embeds": time_embedding(time=times, width=dims.width),

@@ -32,6 +32,7 @@ FAMILIES = (
     "embedding",
     "flow",
     "scaling",
+    "decoding",
 )
 _MAKERS: dict[str, Maker] = {}
 _SIZERS: dict[str, Sizer] = {}

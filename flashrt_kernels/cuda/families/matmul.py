@@ -23,11 +23,17 @@ from flashrt_kernels.cuda.families.elements import is_bf16, pointer
 from flashrt_kernels.cuda.gpu import Gpu
 from flashrt_kernels.errors import GraphError
 from flashrt_kernels.kernel import short
-from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv
+from flashrt_kernels.matmul import matmul, matmul_gelu_mul, matmul_rope_qkv, matmul_silu_mul
 
 Launches = list[Callable[[], Any]]
-ACTIVATION_CODES = {"none": 0, "gelu_tanh": 1, "gelu_erf": 2, "silu": 3}  # Activation of common.cuh
-PLAIN, GELU_MUL, ROPE_QKV = range(3)  # EpilogueKind of epilogue.cuh
+ACTIVATION_CODES = {
+    "none": 0,
+    "gelu_tanh": 1,
+    "gelu_erf": 2,
+    "silu": 3,
+    "relu": 4,
+}  # Activation of common.cuh
+PLAIN, GELU_MUL, ROPE_QKV, SILU_MUL = range(4)  # EpilogueKind of epilogue.cuh
 
 
 class Epilogue(ctypes.Structure):
@@ -142,7 +148,7 @@ def product_of(kind: int, shapes: Shapes, dtypes: Dtypes) -> Product:
     x, weight = shapes["x"], shapes["weight"]
     assert x is not None
     assert weight is not None
-    n = weight[0] * 2 * 8 if kind == GELU_MUL else weight[0]
+    n = weight[0] * 2 * 8 if kind in (GELU_MUL, SILU_MUL) else weight[0]
     kinds = (dtypes["x"], dtypes["weight"])
     assert kinds[0] is not None
     assert kinds[1] is not None
@@ -188,7 +194,24 @@ def matmul_gelu_mul_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Paramet
 @launches(matmul_gelu_mul)
 def launch_matmul_gelu_mul(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
     """gelu_tanh(x · gateᵀ) · (x · upᵀ)."""
-    product = product_of_tensors(GELU_MUL, a)
+    return launch_gated(gpu, GELU_MUL, a, memory)
+
+
+@workspace(matmul_silu_mul)
+def matmul_silu_mul_scratch(gpu: Gpu, shapes: Shapes, dtypes: Dtypes, p: Parameters) -> int:
+    """As matmul_scratch."""
+    return scratch(gpu, product_of(SILU_MUL, shapes, dtypes))
+
+
+@launches(matmul_silu_mul)
+def launch_matmul_silu_mul(gpu: Gpu, a: Tensors, p: Parameters, memory: torch.Tensor | None) -> Launches:
+    """silu(x · gateᵀ) · (x · upᵀ)."""
+    return launch_gated(gpu, SILU_MUL, a, memory)
+
+
+def launch_gated(gpu: Gpu, kind: int, a: Tensors, memory: torch.Tensor | None) -> Launches:
+    """A product of gates and ups, of a gated kind."""
+    product = product_of_tensors(kind, a)
     epilogue = Epilogue(out=pointer(a["out"]), rows=product.rows, n=product.n, out_bf16=is_bf16(a["out"]))
     return make(gpu, product, epilogue, a["x"], a["weight"], memory)
 

@@ -17,7 +17,8 @@ from flashrt_kernels.errors import GraphError
 STEP = 64  # of k, one stage
 ROW_BYTES = 2 * STEP
 MOST_SHARED = 226 << 10  # bytes, MOST_SHARED of matmul_hopper_ring.cuh
-KINDS = ("plain", "gelu_mul", "rope_qkv")  # EpilogueKind of epilogue.cuh, in its order
+KINDS = ("plain", "gelu_mul", "rope_qkv", "silu_mul")  # EpilogueKind of epilogue.cuh, in its order
+GATED = ("gelu_mul", "silu_mul")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Tile:
         ring = self.stages * (self.rows + self.columns) * ROW_BYTES
         if self.split > 1:
             return ring + (self.split - 1) * self.rows * (self.columns // self.split) * 4
-        blocks = self.columns // (16 if KINDS[kind] == "gelu_mul" else 8)
+        blocks = self.columns // (16 if KINDS[kind] in GATED else 8)
         staged = (self.rows * (blocks + 1) * size for size in ((32, 16) if KINDS[kind] == "plain" else (16,)))
         return ring + next((size for size in staged if ring + size <= MOST_SHARED), 0)
 
@@ -58,9 +59,9 @@ class Tile:
         return self.row_groups(rows) * ceil_div(n, self.columns)
 
     def clusters(self, gpu: Gpu, kind: int, rows: int, n: int) -> int:
-        """Clusters to launch: persistent for GELU·mul alone, whose many tiles hide each other's ends."""
+        """Clusters to launch: persistent for gated kinds alone, whose many tiles hide each other's ends."""
         units = self.units(rows, n)
-        return min(units, gpu.multiprocessors // self.share) if KINDS[kind] == "gelu_mul" else units
+        return min(units, gpu.multiprocessors // self.share) if KINDS[kind] in GATED else units
 
 
 # The compiled kernels (matmul_hopper_tiles.cuh; a test compares the two lists), each with what was measured
@@ -82,6 +83,8 @@ TILES: dict[str, dict[Tile, tuple[float, float]]] = {
         Tile(128, 256, 3, split=2): (0.69, 10.0),
     },
     "gelu_mul": {Tile(128, 256, 4): (0.65, 3.5), Tile(128, 256, 4, share=2): (0.64, 3.5)},
+    # not measured: the times of gelu_mul
+    "silu_mul": {Tile(128, 256, 4): (0.65, 3.5), Tile(128, 256, 4, share=2): (0.64, 3.5)},
     "rope_qkv": {
         Tile(64, 64, 12): (0.18, 1.9),
         Tile(64, 128, 8): (0.22, 2.3),

@@ -18,7 +18,7 @@ from flashrt_kernels.cuda.launch import Launch
 from flashrt_kernels.cuda.tensor_map import TensorMap, tensor_map
 
 FAMILY = "matmul_stream"
-KINDS = ("plain", "gelu_mul", "rope_qkv")  # by EpilogueKind of epilogue.cuh
+KINDS = ("plain", "gelu_mul", "rope_qkv", "silu_mul")  # by EpilogueKind of epilogue.cuh
 MAX_ROWS = 64
 OUTPUTS = 64  # of a thread block
 THREADS = 128 + 32  # consumers, and a warp that feeds them; every further warp costs more than it brings

@@ -51,7 +51,7 @@ __device__ __forceinline__ void release_successor() {
 
 // ---- activations; the codes are those of flashrt_kernels/cuda/families (ACTIVATION_CODES) ----
 
-enum Activation : int { NONE = 0, GELU_TANH = 1, GELU_ERF = 2, SILU = 3 };
+enum Activation : int { NONE = 0, GELU_TANH = 1, GELU_ERF = 2, SILU = 3, RELU = 4 };
 
 __device__ __forceinline__ float gelu_tanh(float x) {
     // 0.5·x·(1 + tanh(u)) = x · sigmoid(2u), u = √(2/π)·(x + 0.044715·x³)
@@ -60,11 +60,13 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 }
 __device__ __forceinline__ float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067811865476f)); }
 __device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+__device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays NaN
 __device__ __forceinline__ float activate(float x, int code) {
     switch (code) {
         case GELU_TANH: return gelu_tanh(x);
         case GELU_ERF: return gelu_erf(x);
         case SILU: return silu(x);
+        case RELU: return relu(x);
         default: return x;
     }
 }

@@ -1,7 +1,9 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// What happens to a matmul's fp32 sums, for every matmul kernel: the three kinds of the declarations
-// `matmul`, `matmul_gelu_mul` and `matmul_rope_qkv` (flashrt_kernels/matmul.py).
+// What happens to a matmul's fp32 sums, for every matmul kernel: the kinds of the declarations `matmul`,
+// `matmul_gelu_mul`, `matmul_rope_qkv` and `matmul_silu_mul` (flashrt_kernels/matmul.py).
+//
+// Gated kinds (GELU_MUL, SILU_MUL) differ in the activation of the gate alone.
 //
 // Pairs: weights of gate/up, and of the two halves of a rotated head, are stored interleaved in blocks of 8 outputs:
 // outputs 16b … 16b+7 are the first of each pair, 16b+8 … 16b+15 the second. The accumulator fragments of mma.sync
@@ -12,14 +14,22 @@
 
 namespace flashrt {
 
-enum EpilogueKind : int { PLAIN = 0, GELU_MUL = 1, ROPE_QKV = 2 };
+enum EpilogueKind : int { PLAIN = 0, GELU_MUL = 1, ROPE_QKV = 2, SILU_MUL = 3 };
+
+__host__ __device__ constexpr bool is_gated(int kind) { return kind == GELU_MUL || kind == SILU_MUL; }
+
+// The gate of a gated kind, activated.
+template <int KIND> __device__ __forceinline__ float open_gate(float x) {
+    static_assert(is_gated(KIND), "other kinds have no gate");
+    return KIND == GELU_MUL ? gelu_tanh(x) : silu(x);
+}
 
 // Passed by value to every matmul kernel; mirrored by ctypes in flashrt_kernels/cuda/families/matmul.py.
 struct Epilogue {
     const float* bias;      // [n] or null
     const float* gate;      // [n] or null
     const void* residual;   // [rows, n] or null
-    void* out;              // [rows, n] (PLAIN), [rows, n/2] (GELU_MUL), q [rows, q_width] or null (ROPE_QKV)
+    void* out;              // [rows, n] (PLAIN), [rows, n/2] (gated), q [rows, q_width] or null (ROPE_QKV)
     void* k_out;            // [rows, kv_width] or null
     void* v_out;            // [rows, kv_width] or null
     const float* table;     // [rows, head_dim] = [cos | sin] (ROPE_QKV)

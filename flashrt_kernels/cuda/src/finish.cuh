@@ -1,7 +1,7 @@
 // Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 //
-// The three epilogues of epilogue.cuh for a thread that holds eight sums of one row: two runs of four columns. With PLAIN
-// the runs are free; with GELU_MUL and ROPE_QKV the second holds the partners of the first, 8 columns further.
+// The epilogues of epilogue.cuh for a thread that holds eight sums of one row: two runs of four columns. With PLAIN
+// the runs are free; with the other kinds the second holds the partners of the first, 8 columns further.
 #pragma once
 
 #include "epilogue.cuh"
@@ -24,6 +24,7 @@ __device__ __forceinline__ void activate_eight(Eight& x, int code) {
         case GELU_TANH: apply(x, gelu_tanh); break;
         case GELU_ERF: apply(x, gelu_erf); break;
         case SILU: apply(x, silu); break;
+        case RELU: apply(x, relu); break;
         default: break;
     }
 }
@@ -106,9 +107,9 @@ template <int KIND, bool ALIGNED> struct Finisher {
             add(x, loaded);
             store_run(e.out, line + c.first, x.first, e.n - c.first);
             store_run(e.out, line + c.second, x.second, e.n - c.second);
-        } else if (KIND == GELU_MUL) {
+        } else if constexpr (is_gated(KIND)) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) x.first.v[i] = gelu_tanh(x.first.v[i]) * x.second.v[i];
+            for (int i = 0; i < 4; ++i) x.first.v[i] = open_gate<KIND>(x.first.v[i]) * x.second.v[i];
             store_run(e.out, size_t(row) * (e.n >> 1) + (c.first >> 4) * 8 + (c.first & 7), x.first);
         } else if (target.out) {
             if (target.angle >= 0) {
@@ -135,6 +136,8 @@ __device__ __forceinline__ void with_finisher(const Epilogue& e, int kind, Colum
         case PLAIN * 2 + 1: use(Finisher<PLAIN, true>(e, columns)); break;
         case GELU_MUL * 2: use(Finisher<GELU_MUL, false>(e, columns)); break;
         case GELU_MUL * 2 + 1: use(Finisher<GELU_MUL, true>(e, columns)); break;
+        case SILU_MUL * 2: use(Finisher<SILU_MUL, false>(e, columns)); break;
+        case SILU_MUL * 2 + 1: use(Finisher<SILU_MUL, true>(e, columns)); break;
         case ROPE_QKV * 2: use(Finisher<ROPE_QKV, false>(e, columns)); break;
         default: use(Finisher<ROPE_QKV, true>(e, columns));
     }

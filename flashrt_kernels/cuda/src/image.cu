@@ -3,21 +3,9 @@
 // resize_to_patches (flashrt_kernels/image.py). What the camera delivered is read from `info` here, on the device: one
 // captured graph serves every image size and pixel format. blockIdx.x: patch; threads: its pixels, so that each colour is
 // written in whole lines.
-#include "common.cuh"
+#include "image.cuh"
 
 namespace flashrt {
-
-struct PixelFormat {
-    int channels, rgb[3];
-};
-// By code: rgb8, bgr8, rgba8, bgra8, mono8 (flashrt_kernels/pixels.py).
-__constant__ PixelFormat FORMATS[5] = {{3, {0, 1, 2}}, {3, {2, 1, 0}}, {4, {0, 1, 2}}, {4, {2, 1, 0}}, {1, {0, 0, 0}}};
-
-struct Camera {
-    const uint8_t* pixels;
-    PixelFormat format;
-    int rows, columns, step;
-};
 
 // The part of the canvas [height, width] that the image covers.
 struct Fit {
@@ -25,15 +13,18 @@ struct Fit {
     float down, across;  // rows and columns of the camera per row and column of the canvas
 };
 
-// As fitted_size() in Python: doubles, cut to whole pixels.
-__device__ __forceinline__ Fit fit(const Camera& c, int height, int width) {
-    double by_width = __ddiv_rn(c.columns, width), by_height = __ddiv_rn(c.rows, height);
-    double ratio = fmax(by_width, by_height);
+struct Canvas {
+    int height, width, patch, merge;
+    bool at_end;  // the image lies at the end of the rows and columns, not in the middle
+};
+
+__device__ __forceinline__ Fit place(const Camera& c, const Canvas& canvas, Size size) {
+    int share = canvas.at_end ? 1 : 2;
     Fit f;
-    f.height = int(__ddiv_rn(c.rows, ratio));
-    f.width = int(__ddiv_rn(c.columns, ratio));
-    f.top = (height - f.height) / 2;
-    f.left = (width - f.width) / 2;
+    f.height = size.height;
+    f.width = size.width;
+    f.top = (canvas.height - f.height) / share;
+    f.left = (canvas.width - f.width) / share;
     f.down = __fdiv_rn(float(c.rows), float(f.height));
     f.across = __fdiv_rn(float(c.columns), float(f.width));
     return f;
@@ -105,29 +96,44 @@ __device__ __forceinline__ float3 antialias(const Camera& c, const Fit& f, int y
     return make_float3(rintf(sum.x / total), rintf(sum.y / total), rintf(sum.z / total));
 }
 
+__device__ __forceinline__ float3 unscaled(const Camera& c, const Fit&, int y, int x) { return pixel(c, y, x); }
+
 // 0 … 255 → −1 … 1, rounded in two steps as the reference does.
 __device__ __forceinline__ float centred(float level) { return __fsub_rn(__fmul_rn(level, float(2.0 / 255)), 1.0f); }
+
+// Top left corner of a patch: row by row, or by blocks of merge × merge patches.
+__device__ __forceinline__ int2 corner(const Canvas& canvas, int index) {
+    int area = canvas.merge * canvas.merge, across = canvas.width / (canvas.patch * canvas.merge);
+    int block = index / area, inner = index % area;
+    int row = block / across * canvas.merge + inner / canvas.merge;
+    int column = block % across * canvas.merge + inner % canvas.merge;
+    return make_int2(column * canvas.patch, row * canvas.patch);
+}
 
 using Sample = float3 (*)(const Camera&, const Fit&, int, int);
 
 template <Sample SAMPLE>
-__device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
-                                       int width, int patch) {
+__device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, void* out, int out_bf16,
+                                       const Canvas& canvas) {
     __shared__ Camera camera;
     __shared__ Fit placed;
     wait_for_predecessor();
     if (threadIdx.x == 0) {
-        camera = {pixels, FORMATS[min(max(info[3], 0), 4)], info[0], info[1], info[2]};
+        camera = camera_of(pixels, info);
         placed = {};
-        if (camera.rows) placed = fit(camera, height, width);  // a missing camera covers nothing
+        if (camera.rows) {  // a missing camera covers nothing
+            Size size = {min(camera.rows, canvas.height), min(camera.columns, canvas.width)};
+            if (SAMPLE != unscaled) size = fitted_size(camera.rows, camera.columns, canvas.height, canvas.width);
+            placed = place(camera, canvas, size);
+        }
     }
     __syncthreads();
-    int across = width / patch, area = patch * patch, padded = (3 * area + 7) / 8 * 8;
-    int top = blockIdx.x / across * patch, left = blockIdx.x % across * patch;
+    int patch = canvas.patch, area = patch * patch, padded = (3 * area + 7) / 8 * 8;
+    int2 from = corner(canvas, blockIdx.x);
     size_t row = size_t(blockIdx.x) * padded;
     for (int i = threadIdx.x; i < area; i += blockDim.x) {
         float3 colour = make_float3(-1.0f, -1.0f, -1.0f);
-        int y = top + i / patch - placed.top, x = left + i % patch - placed.left;
+        int y = from.y + i / patch - placed.top, x = from.x + i % patch - placed.left;
         if (y >= 0 && y < placed.height && x >= 0 && x < placed.width) {
             float3 level = SAMPLE(camera, placed, y, x);
             colour = make_float3(centred(level.x), centred(level.y), centred(level.z));
@@ -147,11 +153,16 @@ __device__ __forceinline__ void resize(const uint8_t* pixels, const int* info, v
 using namespace flashrt;
 
 extern "C" __global__ void resize_bilinear(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
-                                           int width, int patch) {
-    resize<bilinear>(pixels, info, out, out_bf16, height, width, patch);
+                                           int width, int patch, int merge, int at_end) {
+    resize<bilinear>(pixels, info, out, out_bf16, {height, width, patch, merge, at_end != 0});
 }
 
 extern "C" __global__ void resize_antialias(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
-                                            int width, int patch) {
-    resize<antialias>(pixels, info, out, out_bf16, height, width, patch);
+                                            int width, int patch, int merge, int at_end) {
+    resize<antialias>(pixels, info, out, out_bf16, {height, width, patch, merge, at_end != 0});
+}
+
+extern "C" __global__ void resize_none(const uint8_t* pixels, const int* info, void* out, int out_bf16, int height,
+                                       int width, int patch, int merge, int at_end) {
+    resize<unscaled>(pixels, info, out, out_bf16, {height, width, patch, merge, at_end != 0});
 }

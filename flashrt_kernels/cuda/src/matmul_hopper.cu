@@ -199,7 +199,7 @@ __device__ __forceinline__ void consume(const Ring<T>& ring, const Work& w, cons
             sum_splits(ring, w, d, own);
             finish_tile<KIND, T::OWN / 8, T::PORTION>(e, own, at);
         }
-        if constexpr (KIND != GELU_MUL)
+        if constexpr (!is_gated(KIND))
             break;  // one unit for each cluster: the residual's barrier counts once
     }
 }

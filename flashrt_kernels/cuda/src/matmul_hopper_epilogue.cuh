@@ -112,6 +112,9 @@ template <int COUNT> __device__ __forceinline__ void activate_all(float (&x)[COU
     } else if (code == GELU_ERF) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) x[i] = gelu_erf(x[i]);
+    } else if (code == RELU) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) x[i] = relu(x[i]);
     } else {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) x[i] = silu(x[i]);
@@ -196,11 +199,11 @@ __device__ __forceinline__ void finish_plain(const Epilogue& e, const float (&d)
     }
 }
 
-// ---- GELU_MUL: gelu_tanh(gate) · up, pairs of blocks ----
+// ---- GELU_MUL, SILU_MUL: activation(gate) · up, pairs of blocks ----
 
-template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, const float (&d)[4 * BLOCKS],
-                                                const Place& at) {
+template <int KIND, int BLOCKS, int COUNT>
+__device__ __forceinline__ void finish_gated(const Epilogue& e, const float (&d)[4 * BLOCKS],
+                                             const Place& at) {
     int width = e.n >> 1, end = min(width, (at.column + BLOCK * BLOCKS) >> 1);
 #pragma unroll 1
     for (int portion = 0; portion * COUNT * 2 < BLOCKS; ++portion) {
@@ -208,7 +211,7 @@ __device__ __forceinline__ void finish_gelu_mul(const Epilogue& e, const float (
         take_portion(d, both, portion);
 #pragma unroll
         for (int i = 0; i < 4 * COUNT; ++i) x[i] = both[i / 4 * 8 + i % 4];
-        activate_all(x, GELU_TANH, e.out_bf16);
+        activate_all(x, KIND == GELU_MUL ? GELU_TANH : SILU, e.out_bf16);
 #pragma unroll
         for (int i = 0; i < 4 * COUNT; ++i) x[i] *= both[i / 4 * 8 + i % 4 + 4];
         store_rows<COUNT>(e.out, e.out_bf16, width, (at.column >> 1) + BLOCK * COUNT * portion, end, x, at);
@@ -312,7 +315,7 @@ template <int KIND, int BLOCKS, int COUNT>
 __device__ __forceinline__ void finish_tile(const Epilogue& e, const float (&d)[4 * BLOCKS],
                                             const Place& at) {
     if constexpr (KIND == PLAIN) finish_plain<BLOCKS, COUNT>(e, d, at);
-    else if constexpr (KIND == GELU_MUL) finish_gelu_mul<BLOCKS, 4>(e, d, at);
+    else if constexpr (is_gated(KIND)) finish_gated<KIND, BLOCKS, 4>(e, d, at);
     else finish_rope<BLOCKS>(e, d, at);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cluster.cuh"
+#include "epilogue.cuh"
 
 namespace flashrt {
 
@@ -23,7 +24,7 @@ template <int KIND, int GROUPS_, int BN_, int STAGES_, int SHARE_, int SPLIT_> s
     static constexpr int SUM_BYTES = (SPLIT - 1) * BM * OWN * 4;
     // Results wait in shared memory for whole lines: in bf16, in fp32 where there is room. Rows are apart by
     // what keeps 8 of them in different banks.
-    static constexpr int OUT_BLOCKS = KIND == 1 ? BN / 16 : BN / 8;  // 1: GELU_MUL
+    static constexpr int OUT_BLOCKS = is_gated(KIND) ? BN / 16 : BN / 8;
     static constexpr int PITCH_FP32 = OUT_BLOCKS * 32 + 32, PITCH_BF16 = OUT_BLOCKS * 16 + 16;
     static constexpr int ROOM = SPLIT > 1 ? 0 : MOST_SHARED - RING_BYTES;
     static constexpr bool STAGED_FP32 = KIND == 0 && BM * PITCH_FP32 <= ROOM;

@@ -131,13 +131,15 @@ __device__ __forceinline__ void stage_plain(const Ring<T>& ring, const Epilogue&
     }
 }
 
-template <typename T>
-__device__ __forceinline__ void stage_gelu_mul(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
-                                               const Place& at, int first) {
+template <int KIND, typename T>
+__device__ __forceinline__ void stage_gated(const Ring<T>& ring, const Epilogue& e, float (&d)[T::BN / 2],
+                                            const Place& at, int first) {
     float x[T::BN / 4];
 #pragma unroll
-    for (int i = 0; i < T::BN / 4; ++i)
-        x[i] = rough_gelu_tanh(d[i / 4 * 8 + i % 4]) * d[i / 4 * 8 + i % 4 + 4];
+    for (int i = 0; i < T::BN / 4; ++i) {
+        float gate = d[i / 4 * 8 + i % 4], up = d[i / 4 * 8 + i % 4 + 4];
+        x[i] = (KIND == GELU_MUL ? rough_gelu_tanh(gate) : silu(gate)) * up;
+    }
     uint32_t rows = ring.staging() + (threadIdx.x >> 5) * 16 * T::PITCH_BF16;
     stage_bf16<T::BN / 16>(rows, x);
     int width = e.n >> 1, column = at.column >> 1;
@@ -177,7 +179,7 @@ __device__ __forceinline__ void finish_staged(const Ring<T>& ring, const Epilogu
                                               const Place& at, const Ahead<KIND, T::BN / 16>& ahead) {
     int first = at.row - ((threadIdx.x & 31) >> 2);  // row of the warp
     if constexpr (KIND == PLAIN) stage_plain(ring, e, d, at, first);
-    else if constexpr (KIND == GELU_MUL) stage_gelu_mul(ring, e, d, at, first);
+    else if constexpr (is_gated(KIND)) stage_gated<KIND>(ring, e, d, at, first);
     else stage_rope(ring, e, d, first, ahead);
 }
 

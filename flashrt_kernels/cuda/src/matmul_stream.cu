@@ -189,7 +189,8 @@ __device__ __forceinline__ void matmul_stream(const CUtensorMap* weight, const C
 #define MATMUL_STREAM_KINDS(TOKENS)           \
     MATMUL_STREAM(TOKENS, PLAIN, plain)       \
     MATMUL_STREAM(TOKENS, GELU_MUL, gelu_mul) \
-    MATMUL_STREAM(TOKENS, ROPE_QKV, rope_qkv)
+    MATMUL_STREAM(TOKENS, ROPE_QKV, rope_qkv) \
+    MATMUL_STREAM(TOKENS, SILU_MUL, silu_mul)
 
 MATMUL_STREAM_KINDS(8)
 MATMUL_STREAM_KINDS(16)

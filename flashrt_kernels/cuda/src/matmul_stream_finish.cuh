@@ -46,7 +46,37 @@ __device__ __forceinline__ void store_pair(void* out, size_t i, uint32_t pair) {
     *reinterpret_cast<uint32_t*>(static_cast<bf16*>(out) + i) = pair;
 }
 
-template <int KIND> struct Finish;
+// GELU_MUL, SILU_MUL.
+template <int KIND> struct Finish {
+    struct Operands {};
+    const Epilogue& e;
+    int first, lane;
+    bool pairs;
+
+    __device__ Finish(const Epilogue& e, int first)
+        : e(e), first(first), lane(threadIdx.x % 32), pairs(takes_pairs(e.out, e.out_bf16)) {}
+    __device__ void load() {}
+    __device__ Operands operands(int) const { return {}; }
+    __device__ void apply(int, float* d, const Operands&) const {
+        d[0] = open_gate<KIND>(d[0]) * d[2];
+        d[1] = open_gate<KIND>(d[1]) * d[3];
+    }
+    __device__ void write(int eight, const float* d) const {
+        if (first >= e.n) return;
+        size_t f = e.n >> 1, at = first >> 1;
+        if (pairs) {
+            uint32_t pair = transposed(d[0], d[1]);
+            int token = 8 * eight + lane / 4;
+            if (token < e.rows) store_pair(e.out, token * f + at + lane % 4 * 2, pair);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            int token = 8 * eight + lane % 4 * 2 + i;
+            if (token < e.rows) store_from_float(e.out, e.out_bf16, token * f + at + lane / 4, d[i]);
+        }
+    }
+};
 
 template <> struct Finish<PLAIN> {
     struct Operands {
@@ -106,42 +136,6 @@ template <> struct Finish<PLAIN> {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 if (inside(eight, i)) static_cast<float*>(e.out)[index(eight, i)] = d[i];
-        }
-    }
-};
-
-template <> struct Finish<GELU_MUL> {
-    struct Operands {};
-    const Epilogue& e;
-    int first, lane;
-    bool pairs;
-
-    __device__ Finish(const Epilogue& e, int first)
-        : e(e), first(first), lane(threadIdx.x % 32), pairs(takes_pairs(e.out, e.out_bf16)) {}
-    __device__ void load() {}
-    // gelu_tanh with the quick division: 2 more units in the last place, an eighth of the instructions.
-    __device__ static float gelu(float x) {
-        float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-        return __fdividef(x, 1.0f + __expf(-2.0f * u));
-    }
-    __device__ Operands operands(int) const { return {}; }
-    __device__ void apply(int, float* d, const Operands&) const {
-        d[0] = gelu(d[0]) * d[2];
-        d[1] = gelu(d[1]) * d[3];
-    }
-    __device__ void write(int eight, const float* d) const {
-        if (first >= e.n) return;
-        size_t f = e.n >> 1, at = first >> 1;
-        if (pairs) {
-            uint32_t pair = transposed(d[0], d[1]);
-            int token = 8 * eight + lane / 4;
-            if (token < e.rows) store_pair(e.out, token * f + at + lane % 4 * 2, pair);
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            int token = 8 * eight + lane % 4 * 2 + i;
-            if (token < e.rows) store_from_float(e.out, e.out_bf16, token * f + at + lane / 4, d[i]);
         }
     }
 };

@@ -37,6 +37,13 @@ class Folder:
             place[keys[-1]] = value
         (self.path / file).write_text(json.dumps(document))
 
+    def read_json(self, file: str, *keys: str | int) -> Any:
+        """The entry at `keys`."""
+        place = json.loads((self.path / file).read_text())
+        for key in keys:
+            place = place[key]
+        return place
+
     def steps(self, file: str) -> dict[str, int]:
         """Step name → its index."""
         steps = json.loads((self.path / file).read_text())["steps"]

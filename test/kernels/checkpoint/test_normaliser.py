@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt_kernels.checkpoint import load_lerobot
@@ -66,6 +66,7 @@ FORMULAS: dict[str, tuple[Formula, Formula]] = {
 }
 
 
+@settings(deadline=None)
 @given(
     mode=st.sampled_from(list(FORMULAS)),
     seed=st.integers(0, 2**16),

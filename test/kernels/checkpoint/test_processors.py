@@ -137,7 +137,7 @@ def test_rename_map_is_read(folder: Folder) -> None:
     """A fine-tune may call its cameras otherwise than the base policy."""
     renames = {"observation.images.head": "observation.images.top"}
     folder.edit_json(PRE, "steps", RENAME, "config", "rename_map", value=renames)
-    assert load_lerobot(folder.path).rename_map == renames
+    assert load_lerobot(folder.path).camera_names == renames
 
 
 def test_empty_cameras_come_after_the_configured_ones(folder: Folder) -> None:

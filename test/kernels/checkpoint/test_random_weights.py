@@ -62,6 +62,13 @@ def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> No
         ("attention_rms_norm", (30_000,), 0.3, 0.1),
         ("attention_layer_norm", (30_000,), 0.7, 0.1),
         ("mlp_rms_norm", (30_000,), -0.5, 0.1),
+        ("mlp_norm", (30_000,), 0.8, 0.1),
+        ("unit_embedding", (500, 64), 0.0, 1.0),
+        ("state_token", (500, 64), 0.0, 48 / 8),
+        ("state_mlp", (500, 64), 0.0, 4.8 / 8),
+        ("action_tokens", (500, 64), 0.0, 6 / 8),
+        ("quiet_branch", (500, 64), 0.0, 0.4 / 8),
+        ("action_output", (500, 64), 0.0, 0.8 / 8),
     ],
 )
 def test_scale_follows_the_kind(kind: Kind, shape: tuple[int, ...], mean: float, deviation: float) -> None:

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashrt_kernels.checkpoint import LeRobotCheckpoint, load_lerobot
+from flashrt_kernels.checkpoint import PiCheckpoint, load_checkpoint, load_lerobot
 from flashrt_kernels.checkpoint.tokenizer import load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
-from .conftest import FIXTURE, TOKENIZER
+from .conftest import DATA, FIXTURE, TOKENIZER
+from .damage import CONFIG, PRE
+from .openpi_folder import ASSET, openpi_folder
 
 FILES = [
     *(path for path in sorted(FIXTURE.iterdir()) if not path.name.startswith("oracle")),
@@ -40,7 +42,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load_with(folder: Path, name: str, data: bytes) -> LeRobotCheckpoint | CheckpointError:
+def load_with(folder: Path, name: str, data: bytes) -> PiCheckpoint | CheckpointError:
     """The outcome with `name` replaced, which is restored afterwards. Any other exception fails the test."""
     original = (folder / name).read_bytes()
     # A new file: the mapping of an earlier load must keep its own.
@@ -62,7 +64,7 @@ def test_truncated_files_are_refused(linked: Path, name: str, keep: float) -> No
     data = (linked / name).read_bytes()
     outcome = load_with(linked, name, data[: int(keep * len(data.rstrip()))])
     if name == "tokenizer.model":  # not read: tokenizer.json comes first
-        assert isinstance(outcome, LeRobotCheckpoint)
+        assert isinstance(outcome, PiCheckpoint)
     else:
         assert isinstance(outcome, CheckpointError)
         assert name.split("_config")[0] in str(outcome)
@@ -114,8 +116,15 @@ def test_any_value_anywhere_in_a_json_raises_nothing_else(
     linked: Path, name: str, choices: list[int], value: Any
 ) -> None:
     """Hand-edited files hold anything anywhere."""
-    document = json.loads((linked / name).read_text())
-    place: Any = document
+    document = replaced(json.loads((linked / name).read_text()), choices, value)
+    outcome = load_with(linked, name, json.dumps(document).encode())
+    if isinstance(outcome, CheckpointError):
+        assert str(linked) in str(outcome)
+
+
+def replaced(document: Any, choices: list[int], value: Any) -> Any:
+    """The document with `value` somewhere: `choices` lead there."""
+    place = document
     for choice in choices:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not keys:
@@ -125,6 +134,49 @@ def test_any_value_anywhere_in_a_json_raises_nothing_else(
             place[key] = value
             break
         place = place[key]
-    outcome = load_with(linked, name, json.dumps(document).encode())
-    if isinstance(outcome, CheckpointError):
-        assert str(linked) in str(outcome)
+    return document
+
+
+# The other folders: a JSON file of each, and what reads it.
+OTHERS = {
+    "pi0 config": ("tiny_pi0", CONFIG),
+    "pi0 preprocessor": ("tiny_pi0", PRE),
+    "pi0_fast config": ("tiny_pi0_fast", CONFIG),
+    "openpi config": ("openpi", CONFIG),
+    "openpi statistics": ("openpi", ASSET),
+    "FAST": ("tiny_pi0_fast", "fast_tokenizer/processor_config.json"),
+}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of which one file at a time is replaced."""
+    root = tmp_path_factory.mktemp("others")
+    for name in ("tiny_pi0", "tiny_pi0_fast"):
+        shutil.copytree(DATA / name, root / name)
+        shutil.copytree(DATA / "fast_tokenizer_tiny", root / name / "fast_tokenizer")
+    return {path.name: path for path in (openpi_folder(root / "openpi", "tiny_pi05").path, *root.iterdir())}
+
+
+@fuzz
+@given(
+    which=st.sampled_from(list(OTHERS)),
+    choices=st.lists(st.integers(0, 2**16), min_size=1, max_size=5),
+    value=json_values,
+)
+def test_any_value_anywhere_in_other_folders_raises_nothing_else(
+    others: dict[str, Path], which: str, choices: list[int], value: Any
+) -> None:
+    """The same of every origin, through the one entry that `load_policy` uses."""
+    name, file = OTHERS[which]
+    path = others[name] / file
+    original = path.read_text()
+    path.write_text(json.dumps(replaced(json.loads(original), choices, value)))
+    message = ""
+    try:
+        load_checkpoint(others[name], tokenizer=TOKENIZER)
+    except CheckpointError as error:
+        message = str(error)
+    finally:
+        path.write_text(original)
+    assert not message or str(others[name]) in message
