@@ -67,11 +67,16 @@ def groot_n17(
     image_target_size. filter: of the latter; LeRobot's `bicubic`, or the `bilinear` of Isaac-GR00T.
     Then Qwen3-VL's processor rounds the edges to whole blocks of patches.
 
-    Raises CheckpointError where `images` says too little.
+    Raises CheckpointError where `images` says too little, and for a camera_size that would change nothing.
     """
     last = partial(whole_blocks, factor=patch * merge, blocks=QWEN)
     if images.use_albumentations:
         return area_rule(images, patch, merge, camera_size, last)
+    if camera_size is not None:
+        raise CheckpointError(
+            f"image_size is {camera_size}, but {FILE} squashes cameras of any size (use_albumentations is "
+            "false); leave it out"
+        )
     if images.image_target_size is None:
         raise CheckpointError(f"{FILE}: no image_target_size; expected [height, width]")
     edge, target = images.edge, images.image_target_size

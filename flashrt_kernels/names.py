@@ -1,15 +1,17 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The robot's names of cameras and parts of the state → the checkpoint's own."""
+"""The robot's names of cameras and parts of the state → the checkpoint's own. Without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 from flashrt_kernels.errors import ObservationError
+
+if TYPE_CHECKING:
+    from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 
 
 class Names:
@@ -20,9 +22,10 @@ class Names:
         self._cameras, self._groups = checkpoint.cameras, dict(checkpoint.state_widths)
         self._slots = slots_by_name(checkpoint.cameras, checkpoint.camera_names)
         self._parts = {name: name for name in self._groups}
+        known = dict(self._slots)  # a robot may call its cameras as the checkpoint calls others
         for robot, own in rename.items():
-            if own in self._slots:
-                self._slots[robot] = self._slots[own]
+            if own in known:
+                self._slots[robot] = known[own]
             elif own in self._groups:
                 self._parts[robot] = own
             else:

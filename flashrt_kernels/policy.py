@@ -56,7 +56,7 @@ class Policy:
         self.state_dim, self.action_dim = checkpoint.state_dim, checkpoint.action_dim
         self.horizon = checkpoint.horizon
         self.state_groups = dict(checkpoint.state_widths)
-        self.action_names = checkpoint.action_names
+        self.action_names, self.not_positions = checkpoint.action_names, checkpoint.not_positions
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)
         self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded
@@ -64,11 +64,11 @@ class Policy:
         self._model, self._backend = model, backend
         self.camera_rule = model.camera_rule
         self._max_image_bytes = max_image_bytes
-        self._names = Names(checkpoint, rename or {})
         self._graphs: PolicyGraphs | None = None
         self._seen: dict[str, int] = {}  # slots with an image in the last decision → their place in the graph
         self.bound: tuple[str, ...] = ()
         try:
+            self._names = Names(checkpoint, rename or {})
             self._plan(self.cameras if cameras is None else cameras)
         except BaseException:
             self.close()

@@ -33,12 +33,7 @@ class Outputs:
         self.debug_images_hz = config.debug_images
         self._node, self._policy = node, policy
         self._rate_hz = config.action_rate_hz
-        self._camera_of_slot = {
-            slot: camera.name
-            for slot in policy.cameras
-            for camera in config.cameras
-            if camera.slot.rpartition(".")[2] == slot.rpartition(".")[2]
-        }
+        self._camera_of_slot = {policy.slot(camera.slot): camera.name for camera in config.cameras}
         self._chunks = self._publisher(ActionChunk, "~/action_chunk", depth=10)
         # Depth 1: a controller that was away must get the newest trajectory, not the ones it missed.
         self._trajectories = self._publisher(JointTrajectory, "joint_trajectory", depth=1)

@@ -158,6 +158,12 @@ PARAMETERS: Final = (
     ),
     Parameter("action_names", "string_list", [], "Joints of the action vector; empty = joint_names."),
     Parameter(
+        "actions_are_positions",
+        "bool",
+        False,
+        "The actions are joint positions, whatever the checkpoint suggests (velocities, steps, poses).",
+    ),
+    Parameter(
         "max_skew",
         "double",
         0.0,

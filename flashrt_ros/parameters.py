@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from flashrt_kernels.errors import ObservationError
 from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameter_file import load_parameter_file
 from flashrt_ros.parameter_table import (
@@ -67,6 +68,9 @@ class PolicyShape(Protocol):
     @property
     def camera_rule(self) -> str: ...
     @property
+    def not_positions(self) -> str: ...
+    def slot(self, name: str) -> str: ...
+    @property
     def cameras(self) -> Sequence[str]: ...
     @property
     def state_dim(self) -> int: ...
@@ -105,6 +109,7 @@ class NodeConfig:
     joints: tuple[JointConfig, ...]
     joint_max_age: float
     action_names: tuple[str, ...]
+    actions_are_positions: bool
     max_skew: float
     stamp_source: str
     debug_images: float
@@ -149,6 +154,12 @@ class NodeConfig:
         Returns lines for the start log: which camera fills which slot, slots that stay empty (masked).
         Raises ConfigError that lists both sides.
         """
+        if policy.not_positions and not self.actions_are_positions:
+            raise ConfigError(
+                f"the actions of this checkpoint are no joint positions ({policy.not_positions}), and would "
+                "go out as a JointTrajectory, which takes them for such; if they are positions all the same, "
+                "write `actions_are_positions: true`"
+            )
         notes = self._bind_cameras(policy)
         _check_width("joint_names", self.joint_names, "state", policy.state_dim)
         _check_width("action_names", self.action_names, "action", policy.action_dim)
@@ -166,15 +177,15 @@ class NodeConfig:
             f"Cameras of the node (camera → slot): {bound}; "
             f"slots of the checkpoint: {', '.join(policy.cameras) or 'none'}"
         )
-        known = {alias: slot for slot in policy.cameras for alias in _slot_names(slot)}
         filled: dict[str, str] = {}  # slot → camera
         for camera in self.cameras:
-            slot = known.get(camera.slot)
-            if slot is None:
+            try:
+                slot = policy.slot(camera.slot)
+            except ObservationError:
                 raise ConfigError(
                     f"camera '{camera.name}' is bound to slot '{camera.slot}', which the checkpoint "
                     f"does not have: set camera.{camera.name}.slot. {both}"
-                )
+                ) from None
             if slot in filled:
                 raise ConfigError(
                     f"cameras '{filled[slot]}' and '{camera.name}' both fill slot '{slot}'. {both}"
@@ -185,7 +196,9 @@ class NodeConfig:
             self._check_all_cameras(policy, filled, both)
         empty = [slot for slot in policy.cameras if slot not in filled and not _is_padding(slot)]
         if empty:
-            notes.append(f"no camera fills {', '.join(empty)}: masked as a camera that is missing. {both}")
+            seen = policy.camera_rule == "fixed, seen"
+            what = "black pictures, as in training" if seen else "masked as a camera that is missing"
+            notes.append(f"no camera fills {', '.join(empty)}: {what}. {both}")
         return tuple(notes)
 
     def _check_all_cameras(self, policy: PolicyShape, filled: Mapping[str, str], both: str) -> None:
@@ -223,12 +236,6 @@ def _refuse_unknown(given: Iterable[str], known: Mapping[str, Parameter]) -> Non
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
             raise ConfigError(f"unknown parameter '{name}': {hint}")
-
-
-def _slot_names(slot: str) -> tuple[str, str, str]:
-    """The names under which a slot may be written: in full, its last component, and GR00T's `video.` form."""
-    last = slot.rpartition(".")[2]
-    return slot, last, f"video.{last}"
 
 
 def _is_padding(slot: str) -> bool:

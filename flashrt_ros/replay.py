@@ -92,7 +92,7 @@ class Replay:
         self._start_ns = self._now_ns = self._next_sample_ns = self._next_frame_ns = 0
         self._first_decision_ns: int | None = None
         self._frame_period_ns = NS_PER_S
-        self._camera_of_slot = {camera.slot.rpartition(".")[2]: camera.name for camera in config.cameras}
+        self._camera_of_slot = {policy.slot(camera.slot): camera.name for camera in config.cameras}
         self._joint_index = {name: index for index, name in enumerate(config.action_names)}
 
     def run(
@@ -201,8 +201,7 @@ class Replay:
         if self._now_ns >= self._next_frame_ns:
             self._next_frame_ns = self._now_ns + self._frame_period_ns
             for slot, pixels in self._policy.model_images().items():  # uint8 [h, w, 3]
-                last = slot.rpartition(".")[2]
-                camera = self._camera_of_slot.get(last, last)
+                camera = self._camera_of_slot.get(slot, slot.rpartition(".")[2])
                 self._log.frames.append((self._t_s(self._now_ns), camera, pixels.copy()))
 
     def _skip(self, outcome: NotReady | Rejected) -> None:

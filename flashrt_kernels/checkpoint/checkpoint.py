@@ -27,6 +27,8 @@ class Checkpoint(ABC):
     denoising_steps: the checkpoint's own number; None where the policy has none.
     tensors: exactly the policy's canonical keys, memory-mapped. unscanned: what still has to be verified,
     where the reader was told not to look at every value.
+    not_positions: what the actions are, where they are known or likely to be something else than joint
+    positions; empty otherwise.
     notes: where the files contradict each other harmlessly, and which one was followed.
     """
 
@@ -42,6 +44,7 @@ class Checkpoint(ABC):
     action_names: tuple[str, ...] | None
     tensors: Mapping[str, Tensor]
     unscanned: Unscanned | None = None
+    not_positions: str = ""
     notes: tuple[str, ...] = ()
 
     @property

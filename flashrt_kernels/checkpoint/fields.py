@@ -46,10 +46,6 @@ class Fields:
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
-    def has_value(self, name: str) -> bool:
-        """Whether the field is there and not null."""
-        return self._values.get(name) is not None
-
     def path(self, name: str) -> str:
         return f"{self.key}.{name}" if self.key else name
 

@@ -205,6 +205,7 @@ def _load(
         action_names=processing.action_names,
         tensors=tensors,
         unscanned=unscanned,
+        not_positions=processing.not_positions,
         notes=processing.notes,
         dims=dims,
         processing=processing,

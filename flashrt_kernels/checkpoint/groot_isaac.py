@@ -91,6 +91,7 @@ def read_isaac(
         images=read_images(settings, image_size),
         state_stats=joined_statistics(statistics.child("state"), [group.name for group in states]),
         action_stats=joined_statistics(statistics.child("action"), [group.name for group in actions]),
+        not_positions=_not_positions(action),
         notes=tuple(_notes(action, horizon, tag)),
     )
 
@@ -201,6 +202,15 @@ def relative_rule(config: Fields, name: str) -> tuple[str, bool] | None:
 
 def _word(config: Fields, name: str) -> str:
     return config.string(name).lower()
+
+
+def _not_positions(action: Fields) -> str:
+    """Which groups of actions no joint takes as its position, in words."""
+    kinds = {
+        "changes": [n for n, c in action_configs(action) if c is not None and _word(c, "rep") == "delta"],
+        "poses": [n for n, c in action_configs(action) if c is not None and _word(c, "type") == "eef"],
+    }
+    return "; ".join(f"{listed(names)}: {what}" for what, names in kinds.items() if names)
 
 
 def _notes(action: Fields, horizon: int, tag: str) -> list[str]:

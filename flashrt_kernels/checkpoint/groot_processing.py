@@ -63,6 +63,7 @@ class GrootProcessing:
     action_stats: Mapping[str, Floats]
     gripper: Gripper | None = None
     gripper_dim: int = -1
+    not_positions: str = ""
     notes: tuple[str, ...] = field(default=())
 
 

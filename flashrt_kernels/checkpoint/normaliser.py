@@ -127,7 +127,9 @@ def _checked(
     for name in needed:
         _check_statistic(file, f"{feature}.{name}", stats[name], width, width_from)
     low, second = stats[needed[0]], stats[needed[1]]
-    span = second if mode == "MEAN_STD" else second - low
+    with np.errstate(over="ignore"):
+        span = second if mode == "MEAN_STD" else second - low
+    _check_finite(file, f"the span up to {feature}.{needed[1]}", span)
     reversed_dims = [str(i) for i in np.flatnonzero(span < 0)]
     if reversed_dims:
         problem = "negative" if mode == "MEAN_STD" else f"below {feature}.{needed[0]}"
@@ -142,6 +144,12 @@ def _check_statistic(file: Path, key: str, value: NDArray[Any], width: int, widt
         raise CheckpointError(
             f"{file}: {key} has shape {list(value.shape)}, expected [{width}] as in {width_from}"
         )
-    bad = [str(i) for i in np.flatnonzero(~np.isfinite(value))]
+    _check_finite(file, key, value)
+
+
+def _check_finite(file: Path, key: str, value: NDArray[Any]) -> None:
+    """As float32, in which they are used: JSON holds larger numbers."""
+    with np.errstate(over="ignore"):
+        bad = [str(i) for i in np.flatnonzero(~np.isfinite(value.astype(np.float32)))]
     if bad:
         raise CheckpointError(f"{file}: {key} is NaN or infinite in dimension(s) {listed(bad)}")

@@ -53,6 +53,8 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
     Raises `CheckpointError` naming file, key or option.
     """
     kind, dims = KINDS[found.policy_type], found.dims
+    if kind.fast is None:
+        options.refuse_fast_tokenizer(found.folder, found.policy_type)
     statistics = read_statistics(found.folder, options.embodiment, kind.statistics)
     training = TRAININGS.get((found.policy_type, statistics.asset))
     notes = list(statistics.notes)
@@ -81,6 +83,7 @@ def assemble(found: Found, options: Options, weights: Weights) -> PiCheckpoint:
         horizon=config.chunk_size,
         denoising_steps=config.num_inference_steps,
         action_names=None,
+        not_positions=training.not_positions if training else "",
         tensors=tensors,
         unscanned=unscanned,
         notes=tuple(notes),

@@ -55,6 +55,7 @@ class Training:
     """What openpi's own training configuration of a policy type and an asset says.
 
     adapt_to_pi: joints and grippers are turned into those of openpi's base models and back.
+    not_positions: what the actions are, where they are no joint positions.
     camera_names: the robot's name → slot. cameras: the slots, where they are not those of the policy type.
     """
 
@@ -62,6 +63,7 @@ class Training:
     state_in_prompt: bool | None = None
     delta_actions: str | None = None
     adapt_to_pi: bool = False
+    not_positions: str = ""
     camera_names: Mapping[str, str] = field(default_factory=dict)
     cameras: tuple[str, ...] | None = None
 
@@ -77,15 +79,17 @@ _LIBERO_NAMES = _observed(image="base_0_rgb", wrist_image="left_wrist_0_rgb")
 _ALOHA_NAMES = dict(zip(("cam_high", "cam_left_wrist", "cam_right_wrist"), _ARM_CAMERAS, strict=True))
 _ALOHA = Training(50, delta_actions="6,-1,6,-1", adapt_to_pi=True, camera_names=_ALOHA_NAMES)
 _LIBERO = "physical-intelligence/libero"
+_STEPS = "LIBERO's are steps of the end effector"
+_VELOCITIES = "DROID's are joint velocities, but for a policy of its full fine-tuning"
 TRAININGS: Mapping[tuple[str, str], Training] = {
-    ("pi0", "droid"): Training(10, camera_names=_DROID),
-    ("pi05", "droid"): Training(15, camera_names=_DROID),
-    ("pi0_fast", "droid"): Training(10, camera_names=_DROID_FAST),
-    ("pi0", _LIBERO): Training(50, delta_actions="6,-1", camera_names=_LIBERO_NAMES),
-    ("pi05", _LIBERO): Training(10, state_in_prompt=False, camera_names=_LIBERO_NAMES),
+    ("pi0", "droid"): Training(10, camera_names=_DROID, not_positions=_VELOCITIES),
+    ("pi05", "droid"): Training(15, camera_names=_DROID, not_positions=_VELOCITIES),
+    ("pi0_fast", "droid"): Training(10, camera_names=_DROID_FAST, not_positions=_VELOCITIES),
+    ("pi0", _LIBERO): Training(50, delta_actions="6,-1", camera_names=_LIBERO_NAMES, not_positions=_STEPS),
+    ("pi05", _LIBERO): Training(10, state_in_prompt=False, camera_names=_LIBERO_NAMES, not_positions=_STEPS),
     # LiberoInputs names the slots alike for all policies.
     ("pi0_fast", _LIBERO): Training(
-        10, delta_actions="6,-1", camera_names=_LIBERO_NAMES, cameras=_ARM_CAMERAS
+        10, delta_actions="6,-1", camera_names=_LIBERO_NAMES, cameras=_ARM_CAMERAS, not_positions=_STEPS
     ),
     ("pi0", "trossen"): _ALOHA,
     ("pi05", "trossen"): _ALOHA,

@@ -65,7 +65,7 @@ def _choose(folder: Path, asset: str | None) -> str:
 def _normaliser(fields: Fields, feature: str, mode: str, notes: list[str]) -> Normaliser:
     entry = fields.child(feature)
     stats: dict[str, NDArray[np.float64]] = {
-        name: np.array(entry.numbers(name)) for name in _NAMES if entry.has_value(name)
+        name: np.array(entry.numbers(name)) for name in _NAMES if entry.given(name)
     }
     if "mean" not in stats:
         raise entry.error("mean", "is missing, expected a list of numbers")

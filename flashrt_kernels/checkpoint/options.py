@@ -8,6 +8,16 @@ from pathlib import Path
 from flashrt_kernels.checkpoint.fields import listed
 from flashrt_kernels.errors import CheckpointError
 
+# `"false"` is true and `True` is 1 where nobody looks.
+_TYPES = {
+    "embodiment": (str, "a name"),
+    "pad_prompt_state": (bool, "True or False"),
+    "delta_actions": (str, 'counts joined by commas, as "6,-1"'),
+    "chunk_size": (int, "an integer"),
+    "state_in_prompt": (bool, "True or False"),
+    "adapt_to_pi": (bool, "True or False"),
+}
+
 
 @dataclass(frozen=True)
 class Options:
@@ -25,7 +35,8 @@ class Options:
     scan: bool = True
 
     def check(self, folder: Path, origin: str, known: Iterable[str]) -> None:
-        """Raises `CheckpointError` for what was said and has no meaning in folders of `origin`."""
+        """Raises `CheckpointError` for what means nothing in folders of `origin`, or is of a wrong type."""
+        self._check_types()
         takes = ("tokenizer", *known)
         for field in fields(self):
             value = getattr(self, field.name)
@@ -34,3 +45,17 @@ class Options:
                     f"{folder}: {field.name} is {value!r}, but this is a folder of {origin}, which takes "
                     f"{listed(takes)} only"
                 )
+
+    def refuse_fast_tokenizer(self, folder: Path, policy_type: str) -> None:
+        """Raises `CheckpointError` where there is one for a policy that does not write its actions."""
+        if self.fast_tokenizer is not None:
+            raise CheckpointError(
+                f"{folder}: fast_tokenizer is {str(self.fast_tokenizer)!r}, but this is a {policy_type}, "
+                f"which writes no tokens; leave it out"
+            )
+
+    def _check_types(self) -> None:
+        for name, (kind, expected) in _TYPES.items():
+            value = getattr(self, name)
+            if value is not None and type(value) is not kind:
+                raise CheckpointError(f"{name} is {value!r}, expected {expected}")

@@ -58,7 +58,10 @@ LEROBOT: Mapping[str, Callable[[Path, Options], Checkpoint]] = {
 
 
 def _lerobot(folder: Path, options: Options) -> Checkpoint:
-    return LEROBOT[read_json(folder / CONFIG_FILE).string("type", choices=tuple(LEROBOT))](folder, options)
+    policy_type = read_json(folder / CONFIG_FILE).string("type", choices=tuple(LEROBOT))
+    if policy_type != "pi0_fast":
+        options.refuse_fast_tokenizer(folder, policy_type)
+    return LEROBOT[policy_type](folder, options)
 
 
 def _groot(folder: Path, options: Options) -> Checkpoint:

@@ -44,7 +44,7 @@ class DecodingRule:
 
     bos_behind_padding: BOS stands behind the prompt padded to its full length too, and is valid.
     skipped_positions: the first written token stands so many positions further than the prefix is long.
-    ends_at_bar: `|` ends the chunk; otherwise only EOS does.
+    ends_at_bar: `|` alone ends the text; otherwise EOS does too.
     lenient: coefficients too many are cut, too few are zeros; otherwise all of them are zeros.
     """
 

@@ -111,8 +111,9 @@ class FlowPolicy(PaliGemma):
         valid[length:] = True
         positions[:] = np.cumsum(valid) - 1
         if self.relative is not None:
-            count = len(self.relative)
-            g.host("base")[:] = np.where(self.relative, self.units.to_policy(state)[:count], 0.0)
+            base, relative = g.host("base"), np.flatnonzero(self.relative)  # a state may have fewer numbers
+            base[:] = 0
+            base[relative] = self.units.to_policy(state)[relative]
 
     def finish(self, bucket: Bucket, state: np.ndarray, taps: Sequence[str]) -> Outcome:
         """The graph has done it all but what `units` of the robot ask for."""

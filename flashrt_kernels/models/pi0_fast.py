@@ -178,8 +178,8 @@ class Pi0Fast(PaliGemma):
         timings = {"decode": 1e3 * (time.perf_counter() - start)}
         actions = self.action_norm.unnormalise(self.read(ids))
         if self.relative is not None:
-            base = self.units.to_policy(state)[: len(self.relative)]
-            actions += np.where(self.relative, base, np.float32(0))
+            relative = np.flatnonzero(self.relative)  # a state may have fewer numbers than an action
+            actions[:, relative] += self.units.to_policy(state)[relative]
         copies = {LOGITS: np.concatenate(logits)} if logits else {}
         return Outcome(self.units.to_robot(actions), timings, copies)
 
@@ -192,7 +192,8 @@ class Pi0Fast(PaliGemma):
         Sources: lerobot 0.6.1 (detokenize_actions), openpi 15a9616 (FASTTokenizer.extract_actions).
         """
         shape = (self.config.chunk_size, self.config.action_dim)
-        found = self.words.read(ids)
+        found = self.words.read(ids[:-1] if ids and ids[-1] in self.stops else ids)
+        beyond = [i for i in found if i >= self.fast.size]  # LeRobot leaves them out, down to zeros
         try:
             count, expected = self.fast.coefficients(found).size, shape[0] * shape[1]
         except ValueError as error:
@@ -200,6 +201,8 @@ class Pi0Fast(PaliGemma):
         else:
             fits = self.rule.lenient or count == expected
             problem = "" if fits else f"{count} coefficients, expected {expected}"
+        if beyond:
+            problem = f"words that are no actions: {beyond[0]} is no id of a FAST action"
         if self.demands_prefix and not self.words.begins(ids):
             problem = "a text that does not begin with `Action: `"
         if not found:

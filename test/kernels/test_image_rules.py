@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -249,6 +250,13 @@ def test_n17_without_albumentations_takes_any_camera() -> None:
     pil = Image.fromarray(image).resize((256, 256), Image.Resampling.BILINEAR).crop((13, 13, 243, 243))
     want = np.asarray(pil.resize((256, 256), Image.Resampling.BILINEAR))
     np.testing.assert_array_equal(seen(rule, image), want)
+
+
+def test_a_camera_size_that_would_change_nothing_is_refused() -> None:
+    """An option that does nothing leaves the user believing that it did."""
+    squashed = replace(RELEASED, use_albumentations=False)
+    with pytest.raises(CheckpointError, match=r"image_size is \(480, 640\), but .*leave it out"):
+        groot_n17(squashed, camera_size=(480, 640))
 
 
 def test_edges_become_whole_blocks() -> None:

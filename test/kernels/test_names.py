@@ -48,3 +48,11 @@ def test_a_rename_to_nothing_is_refused_when_loading() -> None:
     """Not at the first decision, on a robot that is already live."""
     with pytest.raises(ObservationError, match="rename: 'a' → 'back', which the checkpoint does not have"):
         Names(CHECKPOINT, {"a": "back"})
+
+
+def test_a_robot_may_call_its_cameras_as_the_checkpoint_calls_others() -> None:
+    """Swapped names: pictures of one camera would reach the policy as those of the other."""
+    names = Names(CHECKPOINT, {"front": "wrist", "wrist": "front"})
+    assert (names.slot("front"), names.slot("wrist")) == ("wrist", "front")
+    names = Names(CHECKPOINT, {"front": "wrist", "head": "front"})
+    assert (names.slot("front"), names.slot("head")) == ("wrist", "front")

@@ -4,6 +4,7 @@
 When these fail, a checkpoint trained with openpi drives the robot differently than openpi would.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,20 @@ def test_raw_observation_to_robot_units(folder: str) -> None:
         policy.decide(images, {"state": [0.4, 0.2, -0.3, 1.0, 0.9]}, "pick up the red block"),
     ):
         assert np.abs(changed.actions - usual).max() > 1e-3
+
+
+def test_offsets_of_a_robot_that_has_fewer_joints_than_actions(tmp_path: Path) -> None:
+    """An action beyond the state is no offset; the decision must not fail for it on a live robot."""
+    shutil.copytree(DATA / FOLDERS[0], tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "assets/tiny_robot/norm_stats.json"
+    stats = json.loads(file.read_text(encoding="utf-8"))
+    narrow = {name: values[:4] for name, values in stats["norm_stats"]["state"].items()}
+    stats["norm_stats"]["state"] = narrow
+    file.write_text(json.dumps(stats), encoding="utf-8")
+    absolute, relative = (
+        load_policy(tmp_path, tokenizer=DATA / "tokenizer_tiny", chunk_size=6, delta_actions=mask)
+        for mask in (None, "3,-1")
+    )
+    images, state = {CAMERAS[0]: np.zeros((40, 64, 3), np.uint8)}, [0.1, -0.2, 0.3, 0.4]
+    moved, offset = (policy.decide(images, state, "go").actions for policy in (absolute, relative))
+    np.testing.assert_allclose(offset - moved, np.tile([0.1, -0.2, 0.3, 0, 0], (6, 1)), rtol=0, atol=1e-5)

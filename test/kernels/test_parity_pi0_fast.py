@@ -28,6 +28,12 @@ def policies() -> Iterator[dict[str, Policy]]:
         policy.close()
 
 
+@pytest.fixture
+def any_text(policies: dict[str, Policy], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a random checkpoint writes is no chunk, and has intermediates all the same."""
+    monkeypatch.setattr(model_of(policies[RANDOM]), "read", lambda ids: np.zeros((6, 3), np.float32))
+
+
 def model_of(policy: Policy) -> Pi0Fast:
     model: Any = policy._model
     assert isinstance(model, Pi0Fast)
@@ -45,6 +51,7 @@ def written(policy: Policy, oracle: Oracle) -> list[int]:
     return model_of(policy).write(used(policy, oracle))[0]
 
 
+@pytest.mark.usefixtures("any_text")
 @pytest.mark.parametrize(("folder", "file"), ORACLES)
 def test_tokens_and_logits(policies: dict[str, Policy], folder: str, file: str) -> None:
     """The same text, each token with the same certainty."""
@@ -57,6 +64,7 @@ def test_tokens_and_logits(policies: dict[str, Policy], folder: str, file: str) 
     assert len(logits) == len(want)
 
 
+@pytest.mark.usefixtures("any_text")
 @pytest.mark.parametrize(("folder", "file"), ORACLES)
 def test_preprocessing(policies: dict[str, Policy], folder: str, file: str) -> None:
     """Images, state and prompt as the model saw them in training; our padding stands in front of the text."""
@@ -116,10 +124,13 @@ def test_R42_a_text_without_actions_is_no_chunk(policies: dict[str, Policy]) -> 
     """The training code goes on with zeros, the mean of its data: an arm would move there."""
     model = model_of(policies[TRAINED])
     beyond = model.words.top + 2  # the one in between is `|`
+    other_words = [5, model.words.top - model.fast.size]
     word, bar, prefix = model.words.top - 5, model.words.bar, model.words.prefix
     assert model.read([*prefix, word, bar]).any()
     for text, problem in (
         ([*prefix, beyond, bar], "words that are no actions"),
+        ([*prefix, *other_words, bar], "words that are no actions"),
+        ([*prefix, word, *other_words, bar], "words that are no actions"),
         ([word, bar], "does not begin with `Action: `"),
         ([*prefix, bar], "a text without actions"),
     ):
@@ -202,3 +213,14 @@ def test_warming_up_needs_nothing_of_a_decision_before(monkeypatch: pytest.Monke
     policy, lines = load(TRAINED), list[str]()
     policy.warm_up(lines.append)
     assert len(lines) == 1
+
+
+def test_the_end_of_a_text_is_no_word_of_it(
+    policies: dict[str, Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openpi's policies may end with EOS alone: a chunk that is complete must not be refused."""
+    model = model_of(policies[TRAINED])
+    eos, word = 1, model.words.top - 5
+    monkeypatch.setattr(model, "stops", {model.words.bar, eos})
+    text = [*model.words.prefix, word]
+    np.testing.assert_array_equal(model.read([*text, eos]), model.read([*text, model.words.bar]))

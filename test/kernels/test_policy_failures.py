@@ -54,6 +54,14 @@ def test_load_that_fails_half_way_frees_what_it_made() -> None:
     assert (backend.open, backend.released) == (0, 1)
 
 
+def test_names_that_lead_nowhere_free_the_weights() -> None:
+    """They are on the GPU already when the mistake shows; the corrected try must find room."""
+    backend = Counting()
+    with pytest.raises(ObservationError, match="rename: 'head' → 'none'"):
+        load(device=backend, rename={"head": "none"})
+    assert (backend.open, backend.released) == (0, 1)
+
+
 def test_memory_of_a_plan_that_failed_is_free_when_the_backend_is_told() -> None:
     """A traceback holds it otherwise, and the GPU has no room for the next try."""
     arenas: list[weakref.ref[torch.Tensor]] = []

@@ -21,6 +21,7 @@ from rosbags.typesys import Stores, get_typestore
 from flashrt_ros.bag import Bag
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.replay import Outcome, Replay
+from test.ros.stub_policy import slot_among
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINT = ROOT / "test" / "data" / "tiny_pi05"
@@ -100,7 +101,7 @@ def write_parameters(folder: Path, **more: Any) -> Path:
 class StubPolicy:
     """A policy that takes `seconds` for a decision."""
 
-    name, origin, camera_rule = "stub", "nobody", "present first"
+    name, origin, camera_rule, not_positions = "stub", "nobody", "present first", ""
     cameras = ("observation.images.top", "observation.images.wrist")
     state_dim = action_dim = 5
     action_names = None
@@ -116,6 +117,9 @@ class StubPolicy:
 
     def close(self) -> None:
         pass
+
+    def slot(self, name: str) -> str:
+        return slot_among(self.cameras, name)
 
     def bind(self, cameras: Any) -> None:
         self.bound = tuple(cameras)

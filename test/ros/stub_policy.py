@@ -7,23 +7,33 @@ Run as a module it is the node with that policy: `python -m test.ros.stub_policy
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from flashrt_kernels.errors import ObservationError
+from flashrt_kernels.names import slots_by_name
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.policy_node import main
 
 HORIZON = 4
 
 
+def slot_among(cameras: Sequence[str], name: str) -> str:
+    """As Policy.slot."""
+    names = slots_by_name(cameras, {})
+    if name not in names:
+        raise ObservationError(f"unknown camera {name!r}")
+    return names[name]
+
+
 class StubPolicy:
     """Answers with the state it was given, repeated over the horizon; `think` replaces that answer."""
 
     name, origin = "stub", "nobody"
-    camera_rule = "present first"
+    camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
 
@@ -36,6 +46,9 @@ class StubPolicy:
         self.bound: list[str] = []
         self.closed = False
         self._think, self._sleep_s = think, sleep_s
+
+    def slot(self, name: str) -> str:
+        return slot_among(self.cameras, name)
 
     def bind(self, cameras: list[str]) -> None:
         self.bound = list(cameras)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from flashrt_kernels.errors import ObservationError
+from flashrt_kernels.names import slots_by_name
 from flashrt_ros.parameters import (
     PARAMETERS,
     ConfigError,
@@ -37,8 +39,19 @@ def policy(**more: Any) -> Any:
         "action_dim": 3,
         "action_names": None,
         "camera_rule": "present first",
+        "not_positions": "",
     }
-    return SimpleNamespace(**{**fields, **more})
+    made = SimpleNamespace(**{**fields, **more})
+    made.slot = lambda name: slot_among(made.cameras, name)
+    return made
+
+
+def slot_among(cameras: tuple[str, ...], name: str) -> str:
+    """As Policy.slot; cam_high stands for a name that only the checkpoint knows."""
+    names = slots_by_name(cameras, {"cam_high": cameras[0]})
+    if name not in names:
+        raise ObservationError(f"unknown camera {name!r}")
+    return names[name]
 
 
 def test_defaults_of_a_minimal_file() -> None:
@@ -132,7 +145,7 @@ def test_parameters_that_ros_owns_are_not_unknown() -> None:
     assert NodeConfig.from_dict(given).checkpoint == "/data/ckpt"
 
 
-@pytest.mark.parametrize("slot", ["front", "observation.images.front", "video.front"])
+@pytest.mark.parametrize("slot", ["front", "observation.images.front", "video.front", "cam_high"])
 def test_R57_slots_are_found_under_all_their_names(slot: str) -> None:
     """A camera is bound by name, whichever form of the name the user knows."""
     notes = NodeConfig.from_dict(flat(camera__front__slot=slot)).check_policy(policy())
@@ -302,3 +315,20 @@ def test_R57_image_size_that_is_none_is_refused(text: str) -> None:
 def test_switches_of_checkpoints_have_three_values(name: str, text: str, value: bool | None) -> None:
     """Empty is the checkpoint's own way."""
     assert getattr(NodeConfig.from_dict(flat(**{name: text})), name) is value
+
+
+def test_actions_that_are_no_positions_are_not_sent_as_such() -> None:
+    """Velocities near zero, taken for angles, fold an arm to its zero pose."""
+    fast = policy(not_positions="joint velocities")
+    with pytest.raises(
+        ConfigError, match=r"no joint positions \(joint velocities\).*actions_are_positions: true"
+    ):
+        NodeConfig.from_dict(flat()).check_policy(fast)
+    assert NodeConfig.from_dict(flat(actions_are_positions=True)).check_policy(fast)
+
+
+def test_a_black_picture_is_not_called_a_mask() -> None:
+    """openpi's Pi0-FAST looks at the pictures of cameras that are not there."""
+    config = NodeConfig.from_dict(flat(cameras=["front"]))
+    notes = config.check_policy(policy(camera_rule="fixed, seen"))
+    assert "no camera fills observation.images.wrist: black pictures" in notes[-1]

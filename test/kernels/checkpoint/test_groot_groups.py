@@ -186,6 +186,8 @@ def test_changes_and_other_steps_are_said_aloud(folder: Folder) -> None:
     """A controller of positions must not get changes unnoticed, nor actions at half their rate."""
     folder.edit_json(SETTINGS, *MODALITY, "action", "action_configs", 1, "rep", value="DELTA")
     modality(folder, "action", delta_indices=[0, 2, 4, 6])
-    notes = load_groot(folder.path).notes
+    loaded = load_groot(folder.path)
+    notes = loaded.notes
     assert any("gripper are changes (DELTA)" in note for note in notes)
+    assert loaded.not_positions == "gripper: changes"
     assert any("delta_indices is [0.0, 2.0, 4.0, 6.0]" in note for note in notes)

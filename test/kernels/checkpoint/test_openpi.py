@@ -262,6 +262,14 @@ DAMAGES: dict[str, tuple[Damage, list[str]]] = {
     ),
     "statistics NaN": (entry(ASSET, *STATE, "q01", 2, value=float("nan")), [ASSET, "q01 is NaN", "2"]),
     "statistics infinite": (entry(ASSET, *STATE, "q99", 0, value=10**400), [ASSET, "q99 is NaN or inf", "0"]),
+    "statistics beyond float32": (
+        entry(ASSET, *STATE, "q99", 0, value=1e308),
+        [ASSET, "q99 is NaN or inf", "0"],
+    ),
+    "span beyond float32": (
+        several(entry(ASSET, *STATE, "q01", 0, value=-3e38), entry(ASSET, *STATE, "q99", 0, value=3e38)),
+        [ASSET, "the span up to norm_stats.state.q99 is NaN or inf", "0"],
+    ),
     "statistics are text": (entry(ASSET, *STATE, "q01", value="0"), [ASSET, 'q01 is "0"', "list of numbers"]),
     "statistics hold null": (entry(ASSET, *STATE, "q01", 1, value=None), [ASSET, "q01", "list of numbers"]),
     "statistics hold true": (entry(ASSET, *STATE, "q01", 1, value=True), [ASSET, "q01", "list of numbers"]),

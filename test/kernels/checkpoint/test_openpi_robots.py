@@ -190,3 +190,14 @@ def test_names_lead_to_slots_of_the_policy(key: tuple[str, str]) -> None:
     assert training.camera_names
     assert set(training.camera_names.values()) <= set(slots)
     assert slots[0] in training.camera_names.values()
+
+
+@pytest.mark.parametrize(
+    ("asset", "words"),
+    [("droid", "joint velocities"), ("physical-intelligence/libero", "end effector"), ("trossen", "")],
+)
+def test_what_openpis_robots_are_told(tmp_path: Path, asset: str, words: str) -> None:
+    """Velocities or steps that go out as positions move an arm to where it must not be."""
+    loaded = load(openpi_folder(tmp_path / "robot", "tiny_pi0", asset))
+    assert words in loaded.not_positions
+    assert bool(loaded.not_positions) == bool(words)

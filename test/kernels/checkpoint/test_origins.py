@@ -79,6 +79,9 @@ def test_not_a_checkpoint_folder(tmp_path: Path, make: Callable[[Path], str | Pa
         ("tiny_pi05", {"embodiment": "droid"}, "fast_tokenizer, pad_prompt_state"),
         ("tiny_openpi_jax_pi05", {"pad_prompt_state": True}, "delta_actions, chunk_size"),
         ("tiny_openpi_jax_pi05", {"image_size": (224, 224)}, "delta_actions, chunk_size"),
+        ("tiny_pi05", {"fast_tokenizer": "fast"}, "pi05, which writes no tokens"),
+        ("tiny_smolvla", {"fast_tokenizer": "fast"}, "smolvla, which writes no tokens"),
+        ("tiny_openpi_jax_pi05", {"fast_tokenizer": "fast"}, "pi05, which writes no tokens"),
     ],
 )
 def test_options_without_a_meaning_are_refused(name: str, options: dict[str, Any], takes: str) -> None:
@@ -86,6 +89,22 @@ def test_options_without_a_meaning_are_refused(name: str, options: dict[str, Any
     with pytest.raises(CheckpointError, match=next(iter(options))) as caught:
         load_checkpoint(DATA / name, **SAID, **options)
     assert takes in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"state_in_prompt": "false"}, "state_in_prompt is 'false', expected True or False"),
+        ({"adapt_to_pi": "no"}, "adapt_to_pi is 'no', expected True or False"),
+        ({"chunk_size": 5.0}, "chunk_size is 5.0, expected an integer"),
+        ({"chunk_size": True}, "chunk_size is True, expected an integer"),
+        ({"delta_actions": 6}, "delta_actions is 6, expected counts joined by commas"),
+    ],
+)
+def test_options_of_a_wrong_type_are_refused(options: dict[str, Any], words: str) -> None:
+    """`"false"` is true for Python: the prompt would hold what it was never trained with."""
+    with pytest.raises(CheckpointError, match=words):
+        load_checkpoint(DATA / "tiny_openpi_jax_pi05", **SAID, **options)
 
 
 def test_unknown_type_of_lerobot_lists_the_known_ones(folder: Folder) -> None:
