@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.groot import GrootCheckpoint
 from flashrt_kernels.checkpoint.groot_layout import HEAD
 from flashrt_kernels.embedding import embedding
@@ -24,7 +25,7 @@ from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, sta
 from flashrt_kernels.models.embodiment_mlp import Embodied
 from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
-from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
+from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.qwen3 import Order
 from flashrt_kernels.models.vl_self_attention import vl_self_attention
 from flashrt_kernels.models.weights import RESIDUAL, Weights

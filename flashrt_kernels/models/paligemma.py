@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.embedding import embedding
@@ -18,7 +19,6 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.kernel import short
 from flashrt_kernels.models.gemma import Cache
-from flashrt_kernels.models.model import CameraRule
 from flashrt_kernels.models.prompt import PromptWriter
 from flashrt_kernels.models.siglip import vision_tower
 from flashrt_kernels.models.weights import RESIDUAL, Weights

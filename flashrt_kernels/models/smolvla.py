@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.smolvla import EMBEDDING, TEXT, SmolVLACheckpoint
 from flashrt_kernels.embedding import embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
@@ -24,7 +25,7 @@ from flashrt_kernels.models.action_expert import flow_times
 from flashrt_kernels.models.denoising import denoise, embed_actions, fold_time, to_robot_units
 from flashrt_kernels.models.gemma import Cache, Span, project, query
 from flashrt_kernels.models.llama import layer
-from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
+from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.smolvla_expert import Chunk, expert, look, prefix_only
 from flashrt_kernels.models.smolvlm import fold_positions, image_tokens
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
