@@ -17,6 +17,7 @@ from flashrt_kernels.checkpoint.groot_groups import (
     StateGroup,
     StateRule,
 )
+from flashrt_kernels.checkpoint.normaliser import as_float32
 
 STATISTICS = ("mean", "std", "min", "max", "q01", "q99")
 _LONGEST = 100_000
@@ -226,5 +227,5 @@ def joined_statistics(modality: Fields, groups: Sequence[str]) -> dict[str, Floa
         if all(modality.child(group).given(name) for group in groups):
             rows = [modality.child(group).array(name) for group in groups]
             if all(row.ndim == 1 for row in rows):
-                joined[name] = np.concatenate(rows).astype(np.float32)
+                joined[name] = as_float32(np.concatenate(rows))
     return joined
