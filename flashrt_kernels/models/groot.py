@@ -26,6 +26,7 @@ from flashrt_kernels.models.embodiment_mlp import Embodied
 from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
 from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.pictures import compose_pictures
 from flashrt_kernels.models.qwen3 import Order
 from flashrt_kernels.models.vl_self_attention import vl_self_attention
 from flashrt_kernels.models.weights import RESIDUAL, Weights
@@ -114,17 +115,9 @@ class Groot(ABC):
         `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
         `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
-        count, images = self.images.rows, cameras * self.image_tokens
-        features = align_up(3 * self.images.patch**2, 8)
+        images = cameras * self.image_tokens
         with g.section("vision"):
-            patches = g.buffer("patches", (cameras * count, features), self.weights.dtype)
-            for i in range(cameras):
-                part = patches[i * count : (i + 1) * count]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                info = g.input(f"image{i}.info", (4,), torch.int32)
-                self.images.compose(g, pixels, info, part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             x = g.buffer("prefix", (images + tokens, self.dims.llm.width), RESIDUAL)
             deep = self._vision(g, patches, cameras, x[:images])
         g.keep("prefix", x)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from flashrt_kernels.arena import align_up
 from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
@@ -19,6 +18,7 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.kernel import short
 from flashrt_kernels.models.gemma import Cache
+from flashrt_kernels.models.pictures import compose_pictures
 from flashrt_kernels.models.prompt import PromptWriter
 from flashrt_kernels.models.siglip import vision_tower
 from flashrt_kernels.models.weights import RESIDUAL, Weights
@@ -75,17 +75,8 @@ class PaliGemma:
         `prefix`, [cameras·patches + tokens, width], has the image tokens of every camera in front; `compose`
         writes the prompt's rows.
         """
-        vision, dtype = self.dims.vision, self.weights.dtype
-        features = align_up(vision.num_channels * vision.patch_size**2, 8)
-        rows = cameras * vision.patches
         with g.section("vision"):
-            patches = g.buffer("patches", (rows, features), dtype)
-            for i in range(cameras):
-                part = patches[i * vision.patches : (i + 1) * vision.patches]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             self.see(g, patches, cameras, tokens)
 
     def see(self, g: StaticGraph, patches: Buffer, cameras: int, tokens: int) -> None:

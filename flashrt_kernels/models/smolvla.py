@@ -26,6 +26,7 @@ from flashrt_kernels.models.denoising import denoise, embed_actions, fold_time, 
 from flashrt_kernels.models.gemma import Cache, Span, project, query
 from flashrt_kernels.models.llama import layer
 from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.pictures import compose_pictures
 from flashrt_kernels.models.smolvla_expert import Chunk, expert, look, prefix_only
 from flashrt_kernels.models.smolvlm import fold_positions, image_tokens
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
@@ -88,17 +89,9 @@ class SmolVLA:
         `prefix`, [image tokens + tokens + 1, width], has the image tokens of every camera in front; `compose`
         writes the rows of prompt and state.
         """
-        vision = self.dims.vision
-        features = align_up(vision.num_channels * vision.patch_size**2, 8)
         rows = cameras * self.dims.image_tokens
         with g.section("vision"):
-            patches = g.buffer("patches", (cameras * vision.patches, features), self.weights.dtype)
-            for i in range(cameras):
-                part = patches[i * vision.patches : (i + 1) * vision.patches]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             x = g.buffer("prefix", (rows + tokens + 1, self.dims.text.width), RESIDUAL)
             image_tokens(g, self.weights, self.dims, patches, cameras, out=x[:rows])
         g.keep("prefix", x)
