@@ -6,7 +6,6 @@ Source of the rules: lerobot 0.6.1, policies/smolvla/{modeling_smolvla,smolvlm_w
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 
@@ -27,12 +26,11 @@ from flashrt_kernels.models.gemma import Cache, Span, project, query
 from flashrt_kernels.models.llama import layer
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.pictures import compose_pictures
+from flashrt_kernels.models.prompt import PromptLimit
 from flashrt_kernels.models.smolvla_expert import Chunk, expert, look, prefix_only
 from flashrt_kernels.models.smolvlm import fold_positions, image_tokens
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.rope import rope_table
-
-log = logging.getLogger(__name__)
 
 BUCKET = 16  # prompt tokens
 CHUNK_ROTATION = "rotation of the chunk by itself"  # name of a constant
@@ -69,6 +67,7 @@ class SmolVLA:
         self.noise_shape: tuple[int, int] | None = (self.horizon, self.config.max_action_dim)
         limit = self.config.tokenizer_max_length
         self.buckets = (*range(BUCKET, limit, BUCKET), limit)
+        self.prompt_limit = PromptLimit(limit)
         height, width = self.config.image_resolution
         patch = self.dims.vision.patch_size
         self.images: ImageRule = Fit(height, width, patch, place="end", merge=self.dims.scale)
@@ -79,7 +78,6 @@ class SmolVLA:
         own = torch.arange(self.horizon, dtype=torch.int32, device=w.device)
         head_dim, theta = self.dims.expert.head_dim, self.dims.rope_theta
         w.keep(CHUNK_ROTATION, rope_table(positions=own, head_dim=head_dim, theta=theta))
-        self._warned = False
 
     # ---- the graphs ----
 
@@ -182,11 +180,7 @@ class SmolVLA:
         """Ids of the instruction and an end of line, cut to what the policy was trained with."""
         text = instruction if instruction.endswith("\n") else instruction + "\n"
         ids = self.tokenizer.encode(text)[1:]  # no BOS
-        limit = self.buckets[-1]
-        if len(ids) > limit and not self._warned:
-            self._warned = True
-            log.warning("prompt of %d tokens is cut to %d, as in training: %r…", len(ids), limit, text[:80])
-        return ids[:limit]
+        return self.prompt_limit.cut(ids, instruction)
 
     def write_inputs(
         self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray
