@@ -26,17 +26,20 @@ Gripper = Literal["sign", "mirrored"]
 
 @dataclass(frozen=True)
 class GrootImages:
-    """How pictures reach the vision tower, in the words of processor_config.json; sizes are (height, width).
+    """How pictures reach the vision tower, as processor_config.json says it; sizes are (height, width).
+
+    target_size, crop_size, shortest_edge: there image_target_size, image_crop_size, shortest_image_edge.
+    albumentations, letter_box: there use_albumentations, letter_box_transform.
 
     camera_size: of every camera, where the tower's grid follows the camera's aspect ratio; None: a square.
     """
 
-    target_size: tuple[int, int] | None
-    crop_size: tuple[int, int] | None
-    shortest_edge: int | None
-    crop_fraction: float | None
-    albumentations: bool
-    letter_box: bool
+    target_size: tuple[int, int] | None = None
+    crop_size: tuple[int, int] | None = None
+    shortest_edge: int | None = None
+    crop_fraction: float | None = None
+    albumentations: bool = False
+    letter_box: bool = False
     camera_size: tuple[int, int] | None = None
 
 

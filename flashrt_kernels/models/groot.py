@@ -19,11 +19,11 @@ from flashrt_kernels.errors import GraphError, ObservationError
 from flashrt_kernels.flow import euler_step
 from flashrt_kernels.graph import SMALL, Buffer, StaticGraph
 from flashrt_kernels.image_rules import ImageRule
+from flashrt_kernels.image_rules_groot import RULES
 from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
-from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
 from flashrt_kernels.models.model import Bucket, Outcome
 from flashrt_kernels.models.pictures import compose_pictures
@@ -68,11 +68,12 @@ class Groot(ABC):
         # The model must not hold on to the mapped file.
         self.checkpoint = replace(checkpoint, tensors={}, unscanned=None)
         self.dims, self.steps = checkpoint.dims, steps
-        self.images: ImageRule = images or image_rule(checkpoint)
+        vision, head = self.dims.vision, self.dims.head
+        rule = RULES[self.dims.version]
+        self.images: ImageRule = images or rule(checkpoint.images, vision.patch, vision.merge)
         self.image_token = checkpoint.prompts.image_id
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
-        vision, head = self.dims.vision, self.dims.head
         edge = vision.patch * vision.merge  # pixels of a token
         self.grid = (self.images.height // edge, self.images.width // edge)
         self.image_tokens = self.grid[0] * self.grid[1]
