@@ -18,7 +18,14 @@ class Names:
     """rename: the robot's name → a name of the checkpoint, in front of all others that are accepted."""
 
     def __init__(self, checkpoint: Checkpoint, rename: Mapping[str, str]) -> None:
-        """Raises ObservationError where `rename` leads to nothing that the checkpoint has."""
+        """Raises ObservationError where `rename` is no mapping of names, or leads to nothing."""
+        if not isinstance(rename, Mapping) or not all(
+            isinstance(name, str) for pair in rename.items() for name in pair
+        ):
+            raise ObservationError(
+                f"rename is {rename!r}; expected {{robot's name: checkpoint's name}} of cameras and "
+                "groups of the state"
+            )
         self._cameras, self._groups = checkpoint.cameras, dict(checkpoint.state_widths)
         self._slots = slots_by_name(checkpoint.cameras, checkpoint.camera_names)
         self._parts = {name: name for name in self._groups}

@@ -68,7 +68,7 @@ class Policy:
         self._seen: dict[str, int] = {}  # slots with an image in the last decision → their place in the graph
         self.bound: tuple[str, ...] = ()
         try:
-            self._names = Names(checkpoint, rename or {})
+            self._names = Names(checkpoint, {} if rename is None else rename)
             self._plan(self.cameras if cameras is None else cameras)
         except BaseException:
             self.close()

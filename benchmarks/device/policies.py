@@ -22,6 +22,7 @@ from flashrt_kernels.checkpoint.recipe import SIZES, Recipe
 from flashrt_kernels.models.pi0_fast import LOGITS
 
 FIRST = "prefix.logits"  # of the first word that Pi0-FAST writes
+CHUNK = "actions_normalized_padded"  # of Pi0 and Pi0.5: all numbers that the expert predicts, as in `gate`
 PREDICTION = "action_pred"  # of GR00T: its actions are clipped, and show neither error nor change at ±1
 CHECKED = 3  # observations that the gate looks at
 INSTRUCTIONS = (
@@ -37,19 +38,18 @@ class PolicyCase:
     """One policy. published: (who, milliseconds of a decision), measured elsewhere. limit_ms, aim_ms: of GPU
     time of a decision, or of one token where the policy writes tokens.
 
-    compared: kinds of intermediates → pattern of their marks. result: mark of what an observation leads to,
-    None: the actions.
+    compared: kinds of intermediates → pattern of their marks. result: mark of what an observation leads to.
     """
 
     key: str
     policy: str
     views: int
     compared: Mapping[str, str]
+    result: str
     published: tuple[tuple[str, float], ...] = ()
     limit_ms: float | None = None
     aim_ms: float | None = None
     options: Mapping[str, Any] | None = None
-    result: str | None = None
 
 
 FLOW = {"keys": r"prefix\.kv\.\d+\.k", "values": r"prefix\.kv\.\d+\.v", "velocities": r"v_t\.step\d+"}
@@ -57,9 +57,14 @@ GROOT = {"language layers": r"llm\.layer\d+", "velocities": r"head\.step\d+\.pre
 POLICIES = {
     case.key: case
     for case in (
-        PolicyCase("pi0-3v", "pi0", 3, FLOW),
+        PolicyCase("pi0-3v", "pi0", 3, FLOW, result=CHUNK),
         PolicyCase(
-            "pi05-3v", "pi05", 3, FLOW, published=(("openpi JAX, H100", 53.0), ("SGLang, H200", 43.1))
+            "pi05-3v",
+            "pi05",
+            3,
+            FLOW,
+            published=(("openpi JAX, H100", 53.0), ("SGLang, H200", 43.1)),
+            result=CHUNK,
         ),
         PolicyCase("pi0_fast-3v", "pi0_fast", 3, {"logits": LOGITS}, limit_ms=1.3, aim_ms=1.2, result=FIRST),
         PolicyCase(
@@ -166,9 +171,7 @@ class Gate:
 
     def _result(self, policy: Policy, observed: Observed) -> np.ndarray:
         """What an observation leads to."""
-        mark = self.case.result
-        chunk = policy.decide(**observed.given(), taps=[mark] if mark else None)
-        return chunk.taps[mark] if mark else chunk.actions
+        return policy.decide(**observed.given(), taps=[self.case.result]).taps[self.case.result]
 
     def _outputs(self, observed: Observed) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:
         """(ours, the reference's) by kind, from a replay with taps."""
@@ -180,11 +183,10 @@ class Gate:
                 kind: [mark for mark in policy.marks if re.fullmatch(pattern, mark)]
                 for kind, pattern in self.case.compared.items()
             }
-            if self.case.result is not None:
-                marks["result"] = [self.case.result]
+            marks["result"] = [self.case.result]
             chunk = policy.decide(**observed.given(), taps=[m for found in marks.values() for m in found])
             taken = {kind: [chunk.taps[mark] for mark in found] for kind, found in marks.items()}
-            outputs.append({"result": [chunk.actions], **taken, "actions": [chunk.actions]})
+            outputs.append({**taken, "actions": [chunk.actions]})
         return outputs[0], outputs[1]
 
     def _texts(self, observed: Observed) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:

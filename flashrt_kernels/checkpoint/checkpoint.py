@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,10 @@ from torch import Tensor
 from flashrt_kernels.checkpoint.tensors import Unscanned
 
 Floats = NDArray[np.float32]
+# Where absent cameras stand, as the program that trained the policy put them. present first: masked, behind
+# the others; fixed: masked, in their own slot; fixed, seen: as black pictures in their own slot, not masked;
+# all: a decision needs every camera that is bound.
+CameraRule = Literal["present first", "fixed", "fixed, seen", "all"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -28,6 +28,7 @@ from flashrt_kernels.checkpoint.groot_processing import (
     read_images,
     statistic,
 )
+from flashrt_kernels.checkpoint.normaliser import as_float32
 from flashrt_kernels.checkpoint.tensors import read_all
 from flashrt_kernels.errors import CheckpointError
 
@@ -84,7 +85,7 @@ def read_lerobot_groot(
         horizon=horizon,
         formalise=pack.boolean("formalize_language", default=True),
         images=read_images(steps.encode, image_size),
-        state_stats={name: value.astype(np.float32) for name, value in steps.state_stats.items()},
+        state_stats={name: as_float32(value) for name, value in steps.state_stats.items()},
         action_stats=_action_stats(steps, actions, action_dim),
         gripper=gripper,
         gripper_dim=gripper_dim,
@@ -254,7 +255,7 @@ def _action_stats(steps: _Steps, actions: Sequence[ActionGroup], action_dim: int
     else:
         own = steps.decode.child("raw_stats").child("action")
         joined = dict(joined_statistics(own, [group.name for group in actions]))
-    return {name: value[:action_dim].astype(np.float32) for name, value in joined.items()}
+    return {name: as_float32(value[:action_dim]) for name, value in joined.items()}
 
 
 def _gripper(steps: _Steps, actions: Sequence[ActionGroup], action_dim: int) -> tuple[Gripper | None, int]:

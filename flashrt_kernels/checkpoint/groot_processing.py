@@ -17,6 +17,7 @@ from flashrt_kernels.checkpoint.groot_groups import (
     StateGroup,
     StateRule,
 )
+from flashrt_kernels.checkpoint.normaliser import as_float32
 
 STATISTICS = ("mean", "std", "min", "max", "q01", "q99")
 _LONGEST = 100_000
@@ -25,17 +26,20 @@ Gripper = Literal["sign", "mirrored"]
 
 @dataclass(frozen=True)
 class GrootImages:
-    """How pictures reach the vision tower, in the words of processor_config.json; sizes are (height, width).
+    """How pictures reach the vision tower, as processor_config.json says it; sizes are (height, width).
+
+    target_size, crop_size, shortest_edge: there image_target_size, image_crop_size, shortest_image_edge.
+    albumentations, letter_box: there use_albumentations, letter_box_transform.
 
     camera_size: of every camera, where the tower's grid follows the camera's aspect ratio; None: a square.
     """
 
-    target_size: tuple[int, int] | None
-    crop_size: tuple[int, int] | None
-    shortest_edge: int | None
-    crop_fraction: float | None
-    albumentations: bool
-    letter_box: bool
+    target_size: tuple[int, int] | None = None
+    crop_size: tuple[int, int] | None = None
+    shortest_edge: int | None = None
+    crop_fraction: float | None = None
+    albumentations: bool = False
+    letter_box: bool = False
     camera_size: tuple[int, int] | None = None
 
 
@@ -227,5 +231,5 @@ def joined_statistics(modality: Fields, groups: Sequence[str]) -> dict[str, Floa
         if all(modality.child(group).given(name) for group in groups):
             rows = [modality.child(group).array(name) for group in groups]
             if all(row.ndim == 1 for row in rows):
-                joined[name] = np.concatenate(rows).astype(np.float32)
+                joined[name] = as_float32(np.concatenate(rows))
     return joined

@@ -28,6 +28,12 @@ OPENPI_EPS = 1e-6
 STATISTICS = ("mean", "std", "min", "max", "q01", "q10", "q50", "q90", "q99")
 
 
+def as_float32(values: NDArray[Any]) -> Floats:
+    """Beyond float32: infinite, without a warning; statistics that are used are refused elsewhere."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class Normaliser:
     """One feature of D dimensions.
@@ -91,7 +97,7 @@ def make_openpi_normaliser(
     """
     low, span, zero_range = _checked(file, feature, mode, stats, width, f"{feature}.mean")
     mul, sub = (1.0, 0.0) if mode == "MEAN_STD" else (2.0, 1.0)
-    kept = {name: values.astype(np.float32) for name, values in stats.items()}
+    kept = {name: as_float32(values) for name, values in stats.items()}
     widened = (span + OPENPI_EPS).astype(np.float32)
     return Normaliser(mode, kept, mul, sub, low.astype(np.float32), widened, widened, zero_range)
 
@@ -149,7 +155,6 @@ def _check_statistic(file: Path, key: str, value: NDArray[Any], width: int, widt
 
 def _check_finite(file: Path, key: str, value: NDArray[Any]) -> None:
     """As float32, in which they are used: JSON holds larger numbers."""
-    with np.errstate(over="ignore"):
-        bad = [str(i) for i in np.flatnonzero(~np.isfinite(value.astype(np.float32)))]
+    bad = [str(i) for i in np.flatnonzero(~np.isfinite(as_float32(value)))]
     if bad:
         raise CheckpointError(f"{file}: {key} is NaN or infinite in dimension(s) {listed(bad)}")

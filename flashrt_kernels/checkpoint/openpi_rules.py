@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.config import LONGEST, FastConfig
-from flashrt_kernels.checkpoint.pi import CameraRule, DecodingRule, PromptRule
+from flashrt_kernels.checkpoint.pi import DecodingRule, PromptRule
 
 _FAST = FastConfig(skip_tokens=128, max_decoding_steps=256, demands_prefix=True)
 _ARM_CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")

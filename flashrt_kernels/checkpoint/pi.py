@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_kernels.checkpoint.checkpoint import Checkpoint, Floats
+from flashrt_kernels.checkpoint.checkpoint import CameraRule, Checkpoint, Floats
 from flashrt_kernels.checkpoint.config import IMAGES, PolicyConfig
 from flashrt_kernels.checkpoint.dims import ModelDims
 from flashrt_kernels.checkpoint.fast import ActionTokens, FastTokenizer
@@ -18,7 +18,6 @@ from flashrt_kernels.checkpoint.normaliser import Normaliser
 from flashrt_kernels.checkpoint.robot_units import RobotUnits
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
-CameraRule = Literal["present first", "fixed", "fixed, seen"]
 ImageFilter = Literal["bilinear", "antialias"]
 TimeRule = Literal["exact", "accumulated"]
 
@@ -59,8 +58,7 @@ class PiCheckpoint(Checkpoint):
     """A checkpoint of the Pi family.
 
     time: t of step k is 1 − k/steps, or the float32 sum of as many steps as openpi takes.
-    image_filter: how pictures are resized. camera_rule: where absent cameras stand: behind the present
-    ones, in their own slot, or in their own slot as a black picture that the policy attends to.
+    image_filter: how pictures are resized. camera_rule: where absent cameras stand, never `all`.
     state_name: of the one group of its state.
     relative_action_mask: [action_dim]; True where the policy gives an offset to the observed state.
     units: of the robot's state and actions; statistics and relative actions are in those of the policy.

@@ -51,7 +51,7 @@ _DISTRIBUTIONS: dict[Kind, Callable[[TensorSpec], tuple[float, float]]] = {
     "state_mlp": lambda spec: (0.0, 4.8 / math.sqrt(spec.fan_in)),  # of two layers
     # Pi0's expert adds to them what it reads from the prefix, with the prefix's error; with 1.2 nothing else
     # is left, and velocities are off by 0.8 to 1.0 %.
-    "action_tokens": lambda spec: (0.0, 6.0 / math.sqrt(spec.fan_in)),
+    "action_tokens": lambda spec: (0.0, 5.0 / math.sqrt(spec.fan_in)),
     # Ends of the branches of GR00T's vl_self_attention. Its sum is not normalised: with 1.2 it is so large
     # that the next attention chooses single keys, and what it adds drowns state and actions.
     "quiet_branch": lambda spec: (0.0, 0.4 / math.sqrt(spec.fan_in)),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.groot import GrootCheckpoint
 from flashrt_kernels.checkpoint.groot_layout import HEAD
 from flashrt_kernels.embedding import embedding
@@ -18,13 +19,14 @@ from flashrt_kernels.errors import GraphError, ObservationError
 from flashrt_kernels.flow import euler_step
 from flashrt_kernels.graph import SMALL, Buffer, StaticGraph
 from flashrt_kernels.image_rules import ImageRule
+from flashrt_kernels.image_rules_groot import RULES
 from flashrt_kernels.kernel import short
 from flashrt_kernels.matmul import matmul
 from flashrt_kernels.models.dit import Context, Keys, cross_keys, fold_time, start_tokens, velocity
 from flashrt_kernels.models.embodiment_mlp import Embodied
-from flashrt_kernels.models.groot_images import image_rule
 from flashrt_kernels.models.groot_rows import Bools, Ints, place, write_mask
-from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
+from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.pictures import compose_pictures
 from flashrt_kernels.models.qwen3 import Order
 from flashrt_kernels.models.vl_self_attention import vl_self_attention
 from flashrt_kernels.models.weights import RESIDUAL, Weights
@@ -66,11 +68,12 @@ class Groot(ABC):
         # The model must not hold on to the mapped file.
         self.checkpoint = replace(checkpoint, tensors={}, unscanned=None)
         self.dims, self.steps = checkpoint.dims, steps
-        self.images: ImageRule = images or image_rule(checkpoint)
+        vision, head = self.dims.vision, self.dims.head
+        rule = RULES[self.dims.version]
+        self.images: ImageRule = images or rule(checkpoint.images, vision.patch, vision.merge)
         self.image_token = checkpoint.prompts.image_id
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
         self.embodied = Embodied(self.weights, checkpoint.embodiment_index)
-        vision, head = self.dims.vision, self.dims.head
         edge = vision.patch * vision.merge  # pixels of a token
         self.grid = (self.images.height // edge, self.images.width // edge)
         self.image_tokens = self.grid[0] * self.grid[1]
@@ -113,17 +116,9 @@ class Groot(ABC):
         `prefix`, [image tokens + tokens, language width], has the image tokens of every camera in front;
         `compose` writes the prompt's rows. `deepstack<i>` has image tokens only.
         """
-        count, images = self.images.rows, cameras * self.image_tokens
-        features = align_up(3 * self.images.patch**2, 8)
+        images = cameras * self.image_tokens
         with g.section("vision"):
-            patches = g.buffer("patches", (cameras * count, features), self.weights.dtype)
-            for i in range(cameras):
-                part = patches[i * count : (i + 1) * count]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                info = g.input(f"image{i}.info", (4,), torch.int32)
-                self.images.compose(g, pixels, info, part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             x = g.buffer("prefix", (images + tokens, self.dims.llm.width), RESIDUAL)
             deep = self._vision(g, patches, cameras, x[:images])
         g.keep("prefix", x)

@@ -5,18 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import ImageRule
 from flashrt_kernels.models.weights import Weights
-
-# Where absent cameras stand, as the program that trained the policy put them. present first: masked, behind
-# the others; fixed: masked, in their own slot; fixed, seen: as black pictures in their own slot, not masked;
-# all: a decision needs every camera that is bound.
-CameraRule = Literal["present first", "fixed", "fixed, seen", "all"]
 
 
 @dataclass(frozen=True)

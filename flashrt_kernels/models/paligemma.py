@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.layout import EMBEDDING
 from flashrt_kernels.checkpoint.pi import PiCheckpoint
 from flashrt_kernels.embedding import embedding
@@ -18,13 +17,11 @@ from flashrt_kernels.graph import Buffer, StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
 from flashrt_kernels.kernel import short
 from flashrt_kernels.models.gemma import Cache
-from flashrt_kernels.models.model import CameraRule
-from flashrt_kernels.models.prompt import PromptWriter
+from flashrt_kernels.models.pictures import compose_pictures
+from flashrt_kernels.models.prompt import PromptLimit, PromptWriter
 from flashrt_kernels.models.siglip import vision_tower
 from flashrt_kernels.models.weights import RESIDUAL, Weights
 from flashrt_kernels.rope import rope_table
-
-log = logging.getLogger(__name__)
 
 BUCKET, LARGEST_BUCKET = 32, 192  # prompt tokens
 
@@ -62,10 +59,10 @@ class PaliGemma:
         self.images: ImageRule = rule(height, width, self.dims.vision.patch_size)
         self.buckets = prompt_buckets(self.config.tokenizer_max_length)
         self.camera_rule: CameraRule = checkpoint.camera_rule
+        self.prompt_limit = PromptLimit(self.config.tokenizer_max_length)
         self.pad_id = checkpoint.tokenizer.pad_id
         self.prompts = PromptWriter(checkpoint.tokenizer, checkpoint.prompt, self.name)
         self.weights = Weights(checkpoint.tensors, dtype, device, progress)
-        self._warned = False
 
     # ---- the graph ----
 
@@ -75,17 +72,8 @@ class PaliGemma:
         `prefix`, [cameras·patches + tokens, width], has the image tokens of every camera in front; `compose`
         writes the prompt's rows.
         """
-        vision, dtype = self.dims.vision, self.weights.dtype
-        features = align_up(vision.num_channels * vision.patch_size**2, 8)
-        rows = cameras * vision.patches
         with g.section("vision"):
-            patches = g.buffer("patches", (rows, features), dtype)
-            for i in range(cameras):
-                part = patches[i * vision.patches : (i + 1) * vision.patches]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             self.see(g, patches, cameras, tokens)
 
     def see(self, g: StaticGraph, patches: Buffer, cameras: int, tokens: int) -> None:
@@ -125,14 +113,7 @@ class PaliGemma:
 
     def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
         """Ids of the prompt, cut to what the policy was trained with. state: float32 [D] in robot units."""
-        ids = self.prompts.ids(instruction, self.normalise_state(state))
-        limit = self.buckets[-1]
-        if len(ids) > limit and not self._warned:
-            self._warned = True
-            log.warning(
-                "prompt of %d tokens is cut to %d, as in training: %r…", len(ids), limit, instruction[:80]
-            )
-        return ids[:limit]
+        return self.prompt_limit.cut(self.prompts.ids(instruction, self.normalise_state(state)), instruction)
 
     def write_images(self, valid: np.ndarray, present: Sequence[bool]) -> None:
         """Which image tokens, bool [≥ cameras·patches], count: those of absent cameras do not, unless the

@@ -155,7 +155,7 @@ class Pi0Fast(PaliGemma):
     def tokenise(self, instruction: str, state: np.ndarray) -> list[int]:
         """As of every Pi policy, and a BOS behind it where the policy was trained with one."""
         behind = [self.bos_id] if self.rule.bos_behind_padding else []
-        return [*super().tokenise(instruction, state)[: self.buckets[-1] - len(behind)], *behind]
+        return [*super().tokenise(instruction, state), *behind]
 
     def write_inputs(
         self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray

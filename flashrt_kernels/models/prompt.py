@@ -1,16 +1,44 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Instruction and state → prompt of a Pi policy, as the program that trained it wrote them."""
+"""Instruction and state → prompt of a Pi policy, as the program that trained it wrote them.
+
+`PromptLimit` is for other policies too.
+"""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
 
 import numpy as np
 
 from flashrt_kernels.checkpoint.pi import PromptRule
 from flashrt_kernels.checkpoint.tokenizer import Tokenizer
 
+log = logging.getLogger(__name__)
+
 STATE_BIN_EDGES = np.linspace(-1, 1, 257)[:-1]
 # What follows the state: Pi0.5 goes on with actions at once, Pi0-FAST writes "Action: " itself.
 ENDINGS = {"pi05": ";\nAction: ", "pi0_fast": ";\n"}
+
+
+class PromptLimit:
+    """Cuts prompts to the length that the policy was trained with, and warns of the first one only."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self._warned = False
+
+    def cut(self, ids: Sequence[int], instruction: str) -> list[int]:
+        """At most `tokens` of ids."""
+        if len(ids) > self.tokens and not self._warned:
+            self._warned = True
+            log.warning(
+                "prompt of %d tokens is cut to %d, as in training: %r…",
+                len(ids),
+                self.tokens,
+                instruction[:80],
+            )
+        return list(ids[: self.tokens])
 
 
 class PromptWriter:

@@ -6,7 +6,6 @@ Source of the rules: lerobot 0.6.1, policies/smolvla/{modeling_smolvla,smolvlm_w
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from flashrt_kernels.arena import align_up
+from flashrt_kernels.checkpoint.checkpoint import CameraRule
 from flashrt_kernels.checkpoint.smolvla import EMBEDDING, TEXT, SmolVLACheckpoint
 from flashrt_kernels.embedding import embedding
 from flashrt_kernels.graph import Buffer, StaticGraph
@@ -24,13 +24,13 @@ from flashrt_kernels.models.action_expert import flow_times
 from flashrt_kernels.models.denoising import denoise, embed_actions, fold_time, to_robot_units
 from flashrt_kernels.models.gemma import Cache, Span, project, query
 from flashrt_kernels.models.llama import layer
-from flashrt_kernels.models.model import Bucket, CameraRule, Outcome
+from flashrt_kernels.models.model import Bucket, Outcome
+from flashrt_kernels.models.pictures import compose_pictures
+from flashrt_kernels.models.prompt import PromptLimit
 from flashrt_kernels.models.smolvla_expert import Chunk, expert, look, prefix_only
 from flashrt_kernels.models.smolvlm import fold_positions, image_tokens
 from flashrt_kernels.models.weights import RESIDUAL, Weights, linear
 from flashrt_kernels.rope import rope_table
-
-log = logging.getLogger(__name__)
 
 BUCKET = 16  # prompt tokens
 CHUNK_ROTATION = "rotation of the chunk by itself"  # name of a constant
@@ -67,6 +67,7 @@ class SmolVLA:
         self.noise_shape: tuple[int, int] | None = (self.horizon, self.config.max_action_dim)
         limit = self.config.tokenizer_max_length
         self.buckets = (*range(BUCKET, limit, BUCKET), limit)
+        self.prompt_limit = PromptLimit(limit)
         height, width = self.config.image_resolution
         patch = self.dims.vision.patch_size
         self.images: ImageRule = Fit(height, width, patch, place="end", merge=self.dims.scale)
@@ -77,7 +78,6 @@ class SmolVLA:
         own = torch.arange(self.horizon, dtype=torch.int32, device=w.device)
         head_dim, theta = self.dims.expert.head_dim, self.dims.rope_theta
         w.keep(CHUNK_ROTATION, rope_table(positions=own, head_dim=head_dim, theta=theta))
-        self._warned = False
 
     # ---- the graphs ----
 
@@ -87,17 +87,9 @@ class SmolVLA:
         `prefix`, [image tokens + tokens + 1, width], has the image tokens of every camera in front; `compose`
         writes the rows of prompt and state.
         """
-        vision = self.dims.vision
-        features = align_up(vision.num_channels * vision.patch_size**2, 8)
         rows = cameras * self.dims.image_tokens
         with g.section("vision"):
-            patches = g.buffer("patches", (cameras * vision.patches, features), self.weights.dtype)
-            for i in range(cameras):
-                part = patches[i * vision.patches : (i + 1) * vision.patches]
-                pixels = g.input(f"image{i}.pixels", (image_bytes,), torch.uint8)
-                self.images.compose(g, pixels, g.input(f"image{i}.info", (4,), torch.int32), part)
-                g.output(f"image{i}.patches", part)
-                g.mark(f"image{i}.patches", part)
+            patches = compose_pictures(g, self.images, cameras, image_bytes, self.weights.dtype)
             x = g.buffer("prefix", (rows + tokens + 1, self.dims.text.width), RESIDUAL)
             image_tokens(g, self.weights, self.dims, patches, cameras, out=x[:rows])
         g.keep("prefix", x)
@@ -188,11 +180,7 @@ class SmolVLA:
         """Ids of the instruction and an end of line, cut to what the policy was trained with."""
         text = instruction if instruction.endswith("\n") else instruction + "\n"
         ids = self.tokenizer.encode(text)[1:]  # no BOS
-        limit = self.buckets[-1]
-        if len(ids) > limit and not self._warned:
-            self._warned = True
-            log.warning("prompt of %d tokens is cut to %d, as in training: %r…", len(ids), limit, text[:80])
-        return ids[:limit]
+        return self.prompt_limit.cut(ids, instruction)
 
     def write_inputs(
         self, g: StaticGraph, ids: Sequence[int], present: Sequence[bool], state: np.ndarray

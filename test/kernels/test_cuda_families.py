@@ -14,9 +14,10 @@ import torch
 from flashrt_kernels import GraphError
 from flashrt_kernels.activation import silu
 from flashrt_kernels.attention import attention, self_attention
+from flashrt_kernels.checkpoint.groot_processing import GrootImages
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
-from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17
+from flashrt_kernels.image_rules_groot import groot_n16, groot_n17
 from flashrt_kernels.loading import PRECISIONS, load_policy
 from flashrt_kernels.make_checkpoint import Recipe, make_checkpoint
 from flashrt_kernels.matmul import matmul, matmul_gelu_mul
@@ -157,8 +158,10 @@ RULES: dict[str, ImageRule] = {
     "LeRobot": Fit(224, 224, 14),
     "SmolVLA": Fit(512, 512, 16, place="end"),
     "openpi": openpi(224, 224, 14),
-    "GR00T N1.6": groot_n16(GrootImages(shortest_image_edge=256, crop_fraction=0.95), camera_size=(480, 640)),
-    "GR00T N1.7": groot_n17(GrootImages((256, 256), (230, 230), use_albumentations=False)),
+    "GR00T N1.6": groot_n16(
+        GrootImages(shortest_edge=256, crop_fraction=0.95, albumentations=True, camera_size=(480, 640))
+    ),
+    "GR00T N1.7": groot_n17(GrootImages((256, 256), (230, 230))),
 }
 
 

@@ -14,14 +14,15 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.numpy import load_file
 
+from flashrt_kernels.checkpoint.groot_processing import GrootImages
 from flashrt_kernels.errors import CheckpointError
 from flashrt_kernels.graph import StaticGraph
 from flashrt_kernels.image_rules import Fit, ImageRule, openpi
-from flashrt_kernels.image_rules_groot import GrootImages, groot_n16, groot_n17, whole_blocks
+from flashrt_kernels.image_rules_groot import groot_n16, groot_n17, whole_blocks
 from flashrt_kernels.pixels import RawImage
 
 N17 = Path(__file__).parents[1] / "data" / "tiny_groot_n17"
-RELEASED = GrootImages((256, 256), (230, 230), 256, 0.95)
+RELEASED = GrootImages((256, 256), (230, 230), 256, 0.95, albumentations=True)
 
 
 def patches_of(rule: ImageRule, image: np.ndarray | None) -> np.ndarray:
@@ -97,9 +98,7 @@ def test_R9_groot_n17_is_lerobot() -> None:
     """
     stored = load_file(N17 / "oracle_raw.safetensors")
     config = json.loads((N17 / "processor_config.json").read_text())["processor_kwargs"]
-    images = GrootImages(
-        tuple(config["image_target_size"]), tuple(config["image_crop_size"]), use_albumentations=False
-    )
+    images = GrootImages(tuple(config["image_target_size"]), tuple(config["image_crop_size"]))
     rule = groot_n17(images, patch=8)
     cameras = ("front", "wrist")
     got = np.concatenate([patches_of(rule, stored[f"raw.observation.images.{name}"]) for name in cameras])
@@ -160,10 +159,10 @@ def test_R9_groot_by_area_is_its_training_code(
         top, left = (edge - size[0]) // 2, (edge - size[1]) // 2
         squared[top : top + size[0], left : left + size[1]] = image
     cut = shortest(middle(shortest(squared, 256), 0.95), 256)
-    images = GrootImages((256, 256), (230, 230), 256, 0.95, letter_box_transform=letter_box)
+    images = replace(RELEASED, letter_box=letter_box, camera_size=size)
     ways: list[tuple[ImageRule, tuple[int, int], Callable[..., np.ndarray], float]] = [
-        (groot_n16(images, camera_size=size), (252, 252) if letter_box else n16, by_pillow, 5e-4),
-        (groot_n17(images, camera_size=size), (256, 256) if letter_box else n17, by_torch, 0.01),
+        (groot_n16(images), (252, 252) if letter_box else n16, by_pillow, 5e-4),
+        (groot_n17(images), (256, 256) if letter_box else n17, by_torch, 0.01),
     ]
     for rule, grid, last, share in ways:
         assert (rule.height, rule.width) == grid
@@ -176,7 +175,7 @@ def test_R9_groot_by_area_is_its_training_code(
 def test_groot_patches_come_in_blocks() -> None:
     """2×2 patches become one token: row-major ones would mix neighbours that are none."""
     image = random_image(480, 640)
-    rule = groot_n16(RELEASED, camera_size=(480, 640))
+    rule = groot_n16(replace(RELEASED, camera_size=(480, 640)))
     patches = patches_of(rule, image)[:, : 3 * 14**2]
     picture = rule.picture(patches) / np.float32(127.5) - 1
     blocks = picture.reshape(9, 2, 14, 12, 2, 14, 3).transpose(0, 3, 1, 4, 6, 2, 5)  # by, bx, dy, dx, c, y, x
@@ -193,7 +192,7 @@ def test_a_camera_that_makes_another_grid_is_refused(make: Callable[..., ImageRu
     assert message is not None
     assert "640×480" in message
     assert "image_size=(480, 640)" in message
-    wide = make(RELEASED, camera_size=(480, 640))
+    wide = make(replace(RELEASED, camera_size=(480, 640)))
     assert wide.problem(960, 1280) is None  # the same shape
     assert wide.problem(481, 640) is None  # nearly: the same grid
     for height, width in ((480, 480), (640, 480), (720, 1280), (48, 2000)):
@@ -213,9 +212,9 @@ def test_images_that_shrink_too_much_or_to_nothing_are_refused() -> None:
 @pytest.mark.parametrize(
     ("images", "words"),
     [
-        (GrootImages(crop_fraction=0.95), ("shortest_image_edge", "image_target_size")),
-        (GrootImages(shortest_image_edge=256), ("crop_fraction=None", "image_crop_size")),
-        (GrootImages(shortest_image_edge=256, crop_fraction=1.5), ("crop_fraction=1.5",)),
+        (GrootImages(crop_fraction=0.95, albumentations=True), ("shortest_image_edge", "image_target_size")),
+        (GrootImages(shortest_edge=256, albumentations=True), ("crop_fraction=None", "image_crop_size")),
+        (GrootImages(shortest_edge=256, crop_fraction=1.5, albumentations=True), ("crop_fraction=1.5",)),
     ],
 )
 @pytest.mark.parametrize("make", [groot_n16, groot_n17])
@@ -232,18 +231,18 @@ def test_a_config_that_says_too_little_is_refused(
 def test_n16_without_albumentations_is_refused() -> None:
     """Isaac-GR00T's own versions disagree about what it meant."""
     with pytest.raises(CheckpointError, match="use_albumentations is false; expected true"):
-        groot_n16(GrootImages((256, 256), (230, 230), use_albumentations=False))
+        groot_n16(GrootImages((256, 256), (230, 230)))
 
 
 def test_n17_without_albumentations_needs_a_target() -> None:
     """Nothing else says how large the images were."""
     with pytest.raises(CheckpointError, match="image_target_size"):
-        groot_n17(GrootImages(None, None, 256, 0.95, use_albumentations=False))
+        groot_n17(GrootImages(None, None, 256, 0.95))
 
 
 def test_n17_without_albumentations_takes_any_camera() -> None:
     """Squashed to a square whatever comes: the grid stays; Isaac's filter is another than LeRobot's."""
-    images = GrootImages((256, 256), (230, 230), use_albumentations=False)
+    images = GrootImages((256, 256), (230, 230))
     rule = groot_n17(images, filter="bilinear")
     image = random_image(480, 640)
     assert (rule.height, rule.width, rule.problem(480, 640)) == (256, 256, None)
@@ -254,9 +253,9 @@ def test_n17_without_albumentations_takes_any_camera() -> None:
 
 def test_a_camera_size_that_would_change_nothing_is_refused() -> None:
     """An option that does nothing leaves the user believing that it did."""
-    squashed = replace(RELEASED, use_albumentations=False)
+    squashed = replace(RELEASED, albumentations=False, camera_size=(480, 640))
     with pytest.raises(CheckpointError, match=r"image_size is \(480, 640\), but .*leave it out"):
-        groot_n17(squashed, camera_size=(480, 640))
+        groot_n17(squashed)
 
 
 def test_edges_become_whole_blocks() -> None:

@@ -50,6 +50,15 @@ def test_a_rename_to_nothing_is_refused_when_loading() -> None:
         Names(CHECKPOINT, {"a": "back"})
 
 
+@pytest.mark.parametrize(
+    "rename", ["head:front", ["head", "front"], {"head": 1}, {"head": ["front"]}, {2: "front"}]
+)
+def test_a_rename_that_is_no_mapping_of_names_is_refused(rename: Any) -> None:
+    """Who writes it as text, as on a command line, would look for the mistake in our code."""
+    with pytest.raises(ObservationError, match=r"rename is .*; expected \{robot's name: checkpoint's name\}"):
+        Names(CHECKPOINT, rename)
+
+
 def test_a_robot_may_call_its_cameras_as_the_checkpoint_calls_others() -> None:
     """Swapped names: pictures of one camera would reach the policy as those of the other."""
     names = Names(CHECKPOINT, {"front": "wrist", "wrist": "front"})

@@ -14,6 +14,7 @@ from flashrt_kernels import DecisionError, ObservationError, Policy, arena
 from flashrt_kernels.checkpoint.robot_units import RobotUnits
 from flashrt_kernels.models.model import Bucket
 from flashrt_kernels.models.pi0_fast import LOGITS, Pi0Fast
+from flashrt_kernels.models.prompt import PromptLimit
 from test.kernels.parity import Oracle, as_image, assert_close, decide, load, read_oracle
 
 RANDOM, TRAINED = "tiny_pi0_fast", "tiny_pi0_fast_e2e"
@@ -146,6 +147,25 @@ def test_nothing_is_read_that_this_decision_did_not_write(policies: dict[str, Po
         assert graph._arena is not None
         graph._arena.fill_(0xFF)
     np.testing.assert_array_equal(decide(policy, oracle).actions, plain)
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 2])
+def test_a_prompt_is_cut_in_front_of_its_bos_with_a_warning(
+    policies: dict[str, Policy],
+    beyond: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One token too many is the end of the prompt lost already: nobody would know why the policy is worse."""
+    policy = policies[RANDOM]
+    model = model_of(policy)
+    limit = model.buckets[-1] - 1  # BOS has the last place
+    ids = list(range(7, 7 + limit + beyond))
+    monkeypatch.setattr(model, "prompt_limit", PromptLimit(model.prompt_limit.tokens))
+    monkeypatch.setattr(model.prompts, "ids", lambda instruction, state: ids)
+    assert model.tokenise("go", np.zeros(policy.state_dim, np.float32)) == [*ids[:limit], model.bos_id]
+    said = [f"prompt of {limit + beyond} tokens is cut to {limit}, as in training: 'go'…"] if beyond else []
+    assert caplog.messages == said
 
 
 def test_prompt_bucket_does_not_change_the_text() -> None:

@@ -27,9 +27,10 @@ from benchmarks.device.peers import Task
 from benchmarks.device.peers.lerobot import TimeUp, time_limit
 from benchmarks.device.timing import Sensors, interleaved
 from flashrt_kernels import Policy, load_policy
+from flashrt_kernels.checkpoint.groot_processing import GrootImages
 from flashrt_kernels.checkpoint.recipe import SIZES
 from flashrt_kernels.graph import StaticGraph
-from flashrt_kernels.image_rules_groot import GrootImages, groot_n16
+from flashrt_kernels.image_rules_groot import groot_n16
 
 TINY = list(CASES.values())
 
@@ -114,7 +115,9 @@ def test_every_launch_of_a_decision_is_counted(folders: dict[str, Path]) -> None
 
 def test_images_of_calls_lie_in_their_memory() -> None:
     """Between the stages of an image rule is no room for VGA: a kernel would read on behind it."""
-    rule = groot_n16(GrootImages(shortest_image_edge=256, crop_fraction=0.95), camera_size=(480, 640))
+    rule = groot_n16(
+        GrootImages(shortest_edge=256, crop_fraction=0.95, albumentations=True, camera_size=(480, 640))
+    )
     g = StaticGraph("rule", "cpu")
     pixels, info = g.input("pixels", (480 * 640 * 3,), torch.uint8), g.input("info", (4,), torch.int32)
     out = g.buffer("patches", (rule.rows, 592), torch.float32)

@@ -41,6 +41,13 @@ def test_a_policy_that_is_right_is_timed(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert {"vision", "prefix", "action", "wall"} <= found["pi05-3v"]["samples"].keys()
 
 
+def test_random_weights_of_every_policy_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Weights that drown the state, or carry rounding on, would leave a policy without a figure."""
+    status, found = run(monkeypatch, tmp_path / "out.json", *POLICIES)
+    assert status == 0
+    assert {key for key, result in found.items() if result["gate"]["passed"]} == set(POLICIES)
+
+
 def test_a_policy_that_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A fast engine that computes something else must not get a row."""
     right = matmul.reference

@@ -23,7 +23,7 @@ from flashrt_kernels.errors import CheckpointError
 
 from .conftest import DATA, REMOVED
 from .damage import WEIGHTS, drop
-from .groot_folders import N16, N17, PACK, as_lerobot, copied, raw, sharded, with_flat_statistics
+from .groot_folders import DECODE, N16, N17, PACK, as_lerobot, copied, raw, sharded, with_flat_statistics
 
 EMBEDDING, HEAD = LLM["n17"] + "embed_tokens.weight", LM_HEAD["n17"]
 
@@ -216,6 +216,20 @@ def test_lerobot_settings_are_followed(tmp_path: Path) -> None:
     decoded = found.decode(oracle["action_pred"][0], oracle["raw.state"])
     assert decoded[:, :6].tolist() == pytest.approx(oracle["actions_decoded"][0, :3, :6], abs=1e-6)
     assert decoded[:, 6].tolist() == (-np.sign(2 * oracle["actions_decoded"][0, :3, 6] - 1)).tolist()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("lerobot", [False, True])
+def test_huge_statistics_are_no_matter_where_none_are_needed(tmp_path: Path, lerobot: bool) -> None:
+    """A warning out of NumPy's depths names no file, and there is nothing to be done about it."""
+    folder = copied(N17, tmp_path / "n17")
+    file = "statistics.json"
+    place: tuple[str | int, ...] = ("tiny_arm",)
+    if lerobot:
+        folder = as_lerobot(folder)
+        file, place = "policy_postprocessor.json", ("steps", DECODE, "config", "raw_stats")
+    folder.edit_json(file, *place, "action", "arm", "mean", 0, value=1e308)
+    assert np.isinf(load_groot(folder.path).action_stats["mean"][0])
 
 
 def test_lerobot_with_a_datasets_statistics(tmp_path: Path) -> None:

@@ -103,6 +103,13 @@ def test_quantiles_may_be_absent_where_none_are_needed(pi0: Folder) -> None:
     assert load(pi0.path).state_norm.mode == "MEAN_STD"
 
 
+@pytest.mark.filterwarnings("error")
+def test_huge_quantiles_are_no_matter_where_none_are_needed(pi0: Folder) -> None:
+    """A warning out of NumPy's depths names no file, and there is nothing to be done about it."""
+    pi0.edit_json(ASSET, "norm_stats", "state", "q99", 0, value=1e308)
+    assert np.isinf(load(pi0.path).state_stats["q99"][0])
+
+
 def test_one_asset_of_several_is_chosen_by_its_id(pi05: Folder) -> None:
     """Statistics of another robot scale every joint wrongly."""
     other = {feature: {**stats, "q99": [9.0] * 5} for feature, stats in STATS.items()}

@@ -66,7 +66,7 @@ def test_pieces_do_not_show_in_the_values(monkeypatch: pytest.MonkeyPatch) -> No
         ("unit_embedding", (500, 64), 0.0, 1.0),
         ("state_token", (500, 64), 0.0, 48 / 8),
         ("state_mlp", (500, 64), 0.0, 4.8 / 8),
-        ("action_tokens", (500, 64), 0.0, 6 / 8),
+        ("action_tokens", (500, 64), 0.0, 5 / 8),
         ("quiet_branch", (500, 64), 0.0, 0.4 / 8),
         ("action_output", (500, 64), 0.0, 0.8 / 8),
     ],
