@@ -5,6 +5,7 @@ Set before anything imports rclpy; child processes inherit it.
 """
 
 import fcntl
+import signal
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,9 @@ _domain_lock: IO[str] | None = None  # open as long as the process lives
 
 def pytest_configure(config: pytest.Config) -> None:
     global _domain_lock
+    # A shell without job control starts what it puts into the background with SIGINT ignored.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     domain, _domain_lock = lock_free_domain()
     set_environment(domain)
 
