@@ -146,8 +146,9 @@ class Staged:
         trained = self.final(*sizes[-2]) if self.final else (self.height, self.width)
         if trained != (self.height, self.width) or not self.has_room(sizes[1:]):
             return (
-                f"{came}, which makes {self.grid(*trained)} patches; this policy was loaded for "
-                f"{self.grid(self.height, self.width)}: pass image_size=({height}, {width}) when loading it"
+                f"is {width}×{height}, which makes {self.grid(*trained)} patches; this policy was loaded for "
+                f"{self.grid(self.height, self.width)}: pass image_size=({height}, {width}) when loading it "
+                f"(the node: image_size: {width}x{height})"
             )
         for before, after in pairwise(sizes):
             if max(before[0] / after[0], before[1] / after[1]) > MOST_SHRINK:

@@ -57,6 +57,12 @@ class Outputs:
         points = trajectory_points(decision.actions, consumed, self._rate_hz)
         if points is None:
             self.expired += 1
+            if self.expired == 1:
+                self._node.get_logger().warning(
+                    f"nothing sent: all {len(decision.actions)} steps of a chunk, at action_rate_hz = "
+                    f"{self._rate_hz:g}, were in the past when it was ready ({consumed} had passed since "
+                    "its observation); expired_chunks in /diagnostics counts such chunks"
+                )
         else:
             self._trajectories.publish(joint_trajectory(decision.action_names, points))
         self._chunks.publish(action_chunk(chunk_fields(decision, consumed, self._rate_hz)))

@@ -192,6 +192,9 @@ def _load(
     sizes = _lerobot_sizes(config) if lerobot else config
     dims, tensors, unscanned = read_groot_weights(folder, version, sizes, scan)
     _check_fit(folder, dims, processing, prompts)
+    notes = list(processing.notes)
+    if image_size is None and (version == "n16" or processing.images.albumentations):
+        notes.append("cameras are taken to be square: image_size = (height, width) says otherwise")
     return GrootCheckpoint(
         folder=folder,
         origin="lerobot" if lerobot else "isaac-groot",
@@ -206,7 +209,7 @@ def _load(
         tensors=tensors,
         unscanned=unscanned,
         not_positions=processing.not_positions,
-        notes=processing.notes,
+        notes=tuple(notes),
         dims=dims,
         processing=processing,
         prompts=prompts,

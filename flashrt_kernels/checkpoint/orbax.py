@@ -103,7 +103,7 @@ def _tensorstore() -> Any:
     except ImportError as error:
         raise CheckpointError(
             f"reading openpi's JAX checkpoints needs tensorstore ({error}); install it with "
-            f"`pip install tensorstore`, or this package as `flashrt_ros[jax-checkpoints]`"
+            f"`pip install tensorstore` (pinned in requirements/jax-checkpoints.txt)"
         ) from error
 
 

@@ -69,9 +69,9 @@ def test_R42_non_finite_actions_are_never_published() -> None:
         assert all(np.isfinite(p.positions).all() for t in robot.trajectories for p in t.points)
 
 
-def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
+def test_R36_trajectory_that_is_entirely_past_is_not_published(capfd: pytest.CaptureFixture[str]) -> None:
     """A policy slower than its horizon must not send the robot to where it should have been; the operator
-    sees it as expired chunks and missed deadlines."""
+    sees it as expired chunks and missed deadlines, and reads it once in the log."""
     with NodeThread(Loader(sleep_s=0.15), parameters(action_rate_hz=100.0)), Robot() as robot:
         robot.bring_up()
         robot.new_chunks(4)
@@ -89,6 +89,7 @@ def test_R36_trajectory_that_is_entirely_past_is_not_published() -> None:
         wait_for("the latency outside of the policy", lambda: "overhead_ms_p99" in values())
         wait_for("the warning", lambda: "slower than decision_rate" in robot.status("decisions").message)
         assert robot.status("decisions").level == b"\x01"
+    assert capfd.readouterr().err.count(f"nothing sent: all {HORIZON} steps of a chunk") == 1
 
 
 def test_R46_exception_in_configure_leaves_a_node_that_can_be_configured(
