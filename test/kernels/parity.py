@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import safe_open
 
 from flashrt_kernels import Chunk, Policy, load_policy
+from flashrt_kernels.graph import StaticGraph
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 TOLERANCE = 1e-4  # of the largest |reference| of each tensor
@@ -74,3 +75,17 @@ def as_image(patches: np.ndarray, patch: int = 14) -> np.ndarray:
     n = int(len(patches) ** 0.5)
     grid = patches[:, : 3 * patch**2].reshape(n, n, 3, patch, patch).transpose(2, 0, 3, 1, 4)
     return grid.reshape(3, n * patch, n * patch)
+
+
+def assert_near(got: np.ndarray, want: np.ndarray, relative: float = 1e-2, cosine: float = 0.9999) -> None:
+    """The gate of a policy in bf16: relative error of the whole, and the angle between the two."""
+    a, b = (x.ravel().astype(np.float64) for x in (got, want))
+    assert np.linalg.norm(a - b) <= relative * np.linalg.norm(b)
+    assert a @ b >= cosine * np.linalg.norm(a) * np.linalg.norm(b)
+
+
+def poison(graphs: Iterable[StaticGraph]) -> None:
+    """Fill every arena with NaN, caches included."""
+    for graph in graphs:
+        assert graph._arena is not None
+        graph._arena.fill_(0xFF)

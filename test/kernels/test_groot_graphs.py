@@ -14,12 +14,9 @@ from flashrt_kernels.graph import SMALL
 from flashrt_kernels.models.dit import CONDITION
 from flashrt_kernels.models.groot import START
 from test.kernels.groot_rig import CAMERAS, DATA, checkpoint_of, oracle, prompt_of, rig
+from test.kernels.parity import assert_close, poison
 
 versions = pytest.mark.parametrize("version", ["n16", "n17"])
-
-
-def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float) -> None:
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * float(np.abs(want).max()))
 
 
 @versions
@@ -34,9 +31,7 @@ def test_nothing_is_read_that_this_decision_did_not_write(version: str) -> None:
     """The arena full of NaN before a decision: the same actions."""
     graphs, given = rig(version, tokens=64), oracle(version)
     plain = graphs.act(given)[0]
-    for graph in graphs.graphs:
-        assert graph._arena is not None
-        graph._arena.fill_(0xFF)
+    poison(graphs.graphs)
     np.testing.assert_array_equal(graphs.act(given)[0], plain)
 
 

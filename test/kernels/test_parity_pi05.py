@@ -4,61 +4,43 @@
 When these fail, a trained checkpoint drives the robot differently than it did in training.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 
-from flashrt_kernels import Chunk, Policy, load_policy
+from flashrt_kernels import Policy
 from flashrt_kernels.checkpoint import load_lerobot
 from flashrt_kernels.composition import Node
 from flashrt_kernels.models.pi05 import Pi05
 from flashrt_kernels.policy import MAX_IMAGE_BYTES
+from test.kernels.parity import (
+    DATA,
+    Oracle,
+    as_image,
+    assert_close,
+    assert_near,
+    decide,
+    load,
+    poison,
+    read_oracle,
+)
 from test.kernels.policies import CPU
 
-DATA = Path(__file__).resolve().parent.parent / "data"
-TOLERANCE = 1e-4  # of the largest |reference| of each tensor
-
-
-@dataclass(frozen=True)
-class Oracle:
-    """LeRobot's tensors and the raw observation that they belong to."""
-
-    tensors: dict[str, np.ndarray]
-    task: str
-
-    @property
-    def images(self) -> dict[str, np.ndarray]:
-        raw = "raw."
-        return {
-            k.removeprefix(raw): v
-            for k, v in self.tensors.items()
-            if k.startswith(raw + "observation.images")
-        }
-
-    @property
-    def valid(self) -> np.ndarray:
-        """[prefix tokens]: rows of other tokens carry no meaning."""
-        return self.tensors["prefix.pad_masks"][0]
+FOLDER = "tiny_pi05"
+KEYS = read_oracle(FOLDER).intermediates("prefix.att_masks", "prefix.pad_masks", "actions_unnormalized")
 
 
 @pytest.fixture(scope="module")
 def oracle() -> Oracle:
-    with safe_open(DATA / "tiny_pi05" / "oracle.safetensors", framework="np") as file:
-        return Oracle({key: file.get_tensor(key) for key in file.keys()}, file.metadata()["task"])  # noqa: SIM118
-
-
-def load(**options: object) -> Policy:
-    return load_policy(DATA / "tiny_pi05", tokenizer=DATA / "tokenizer_tiny", **options)  # type: ignore[arg-type]
+    return read_oracle(FOLDER)
 
 
 @pytest.fixture(scope="module")
 def policy() -> Iterator[Policy]:
-    policy = load()
+    policy = load(FOLDER)
     yield policy
     policy.close()
 
@@ -67,11 +49,6 @@ def policy() -> Iterator[Policy]:
 def taps(policy: Policy, oracle: Oracle) -> dict[str, np.ndarray]:
     """Every mark, from one replay of the graph that decide() uses."""
     return decide(policy, oracle, taps=policy.marks).taps
-
-
-def decide(policy: Policy, oracle: Oracle, taps: Sequence[str] = ()) -> Chunk:
-    state, noise = oracle.tensors["raw.state"], oracle.tensors["in.noise"][0]
-    return policy.decide(images=oracle.images, state=state, instruction=oracle.task, noise=noise, taps=taps)
 
 
 def stacked(name: str, taps: dict[str, np.ndarray]) -> np.ndarray:
@@ -84,22 +61,7 @@ def computed(key: str, taps: dict[str, np.ndarray]) -> np.ndarray:
     return stacked(key, taps) if key in ("x_t", "v_t") else taps[key]
 
 
-def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float = TOLERANCE) -> None:
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * float(np.abs(want).max()))
-
-
-INPUTS = ("raw.", "in.")
-TESTED_ELSEWHERE = ("prefix.att_masks", "prefix.pad_masks", "actions_unnormalized")
-
-
-def intermediates() -> list[str]:
-    with safe_open(DATA / "tiny_pi05" / "oracle.safetensors", framework="np") as file:
-        keys = sorted(file.keys())
-    return [k for k in keys if not k.startswith((*INPUTS, *TESTED_ELSEWHERE)) and not k.endswith("steps5")]
-
-
-@pytest.mark.parametrize("key", intermediates())
+@pytest.mark.parametrize("key", KEYS)
 def test_intermediate(key: str, oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
     """Every stage that LeRobot stored, so that a deviation is found where it starts."""
     got, want = computed(key, taps), oracle.tensors[key][0]
@@ -112,9 +74,9 @@ def test_intermediate(key: str, oracle: Oracle, taps: dict[str, np.ndarray]) -> 
 
 def test_every_kind_of_intermediate_is_stored(oracle: Oracle) -> None:
     """The parametrised test above must not pass because the file lost its tensors."""
-    kinds = {key.split(".")[0] for key in intermediates()}
+    kinds = {key.split(".")[0] for key in KEYS}
     assert kinds == {"vision", "prefix", "suffix", "x_t", "v_t", "actions_normalized_padded"}
-    assert len(intermediates()) == 25
+    assert len(KEYS) == 25
 
 
 def test_prefix_masks(oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
@@ -126,10 +88,8 @@ def test_prefix_masks(oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
 def test_image_preprocessing(policy: Policy, oracle: Oracle, taps: dict[str, np.ndarray]) -> None:
     """Raw uint8 → what the vision tower reads, present cameras first, the absent one −1."""
     for i in range(3):
-        grid = taps[f"image{i}.patches"][:, : 3 * 14**2].reshape(4, 4, 3, 14, 14).transpose(2, 0, 3, 1, 4)
-        np.testing.assert_allclose(
-            grid.reshape(3, 56, 56), oracle.tensors[f"in.image{i}"][0], rtol=0, atol=2e-5
-        )
+        image = as_image(taps[f"image{i}.patches"])
+        np.testing.assert_allclose(image, oracle.tensors[f"in.image{i}"][0], rtol=0, atol=2e-5)
 
 
 def test_state_normalisation(policy: Policy, oracle: Oracle) -> None:
@@ -159,9 +119,7 @@ def test_taps_do_not_change_the_actions(policy: Policy, oracle: Oracle) -> None:
 def test_nothing_is_read_that_this_decision_did_not_write(oracle: Oracle, policy: Policy) -> None:
     """The arena full of NaN before a decision: the same actions."""
     plain = decide(policy, oracle).actions
-    for graph in policy._opened().all:
-        assert graph._arena is not None
-        graph._arena.fill_(0xFF)
+    poison(policy._opened().all)
     np.testing.assert_array_equal(decide(policy, oracle).actions, plain)
 
 
@@ -213,7 +171,7 @@ def test_norms_take_eps_from_the_checkpoint() -> None:
 
 def test_five_steps(oracle: Oracle) -> None:
     """Another step count has other time conditions."""
-    policy = load(num_inference_steps=5)
+    policy = load(FOLDER, num_inference_steps=5)
     chunk = decide(policy, oracle, taps=("actions_normalized_padded",))
     assert_close(
         chunk.taps["actions_normalized_padded"], oracle.tensors["actions_normalized_padded.steps5"][0]
@@ -223,15 +181,14 @@ def test_five_steps(oracle: Oracle) -> None:
 
 def test_bf16(oracle: Oracle) -> None:
     """bf16 weights and activations stay within the gate that the public implementation meets."""
-    got = decide(load(precision="bf16"), oracle).actions.ravel().astype(np.float64)
-    want = oracle.tensors["actions_unnormalized"].ravel().astype(np.float64)
-    assert np.linalg.norm(got - want) <= 1e-2 * np.linalg.norm(want)
-    assert got @ want >= 0.9999 * np.linalg.norm(got) * np.linalg.norm(want)
+    assert_near(
+        decide(load(FOLDER, precision="bf16"), oracle).actions, oracle.tensors["actions_unnormalized"]
+    )
 
 
 def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
     """Otherwise bf16 would save no memory, or lose the digits that norms need."""
-    nodes = nodes_of(load(precision="bf16"))
+    nodes = nodes_of(load(FOLDER, precision="bf16"))
     dtypes: dict[str, set[torch.dtype]] = {"matrix": set(), "vector": set()}
     for node in nodes:
         for name, buffer in node.arguments.items():
@@ -243,7 +200,7 @@ def test_bf16_weights_are_bf16_and_norms_are_not() -> None:
 
 def test_residual_stream_is_fp32_in_bf16() -> None:
     """27 + 18 layers that each round it to bf16 leave the keys of a full-size policy more than 1 % off."""
-    nodes = nodes_of(load(precision="bf16"))
+    nodes = nodes_of(load(FOLDER, precision="bf16"))
     into = {"layer_norm": "x", "rms_norm": "x", "ada_rms_norm": "x", "matmul": "residual"}
     streams = [node.arguments[into[node.kernel.name]] for node in nodes if node.kernel.name in into]
     ends = [node.arguments["out"] for node in nodes if node.arguments.get("residual") is not None]
@@ -254,7 +211,7 @@ def test_residual_stream_is_fp32_in_bf16() -> None:
 
 def test_rows_of_matmul_and_attention_start_on_16_bytes() -> None:
     """Vector loads and TMA need it; 3 · 14² values of a patch in bf16 would not give it."""
-    nodes = nodes_of(load(precision="bf16"))
+    nodes = nodes_of(load(FOLDER, precision="bf16"))
     rows = {
         (node.kernel.name, name, buffer.shape[-1] * buffer.dtype.itemsize)
         for node in nodes
@@ -267,7 +224,7 @@ def test_rows_of_matmul_and_attention_start_on_16_bytes() -> None:
 
 def test_unbound_camera_costs_nothing_and_changes_nothing(oracle: Oracle, policy: Policy) -> None:
     """Leaving the absent camera out of the graph is the same as masking it."""
-    bound = load()
+    bound = load(FOLDER)
     bound.bind(["top", "wrist"])
     assert "3 cameras" not in bound.description()
     assert_close(decide(bound, oracle).actions, decide(policy, oracle).actions, 1e-5)

@@ -3,8 +3,14 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
+from hypothesis import strategies as st
+
+from flashrt_kernels import CheckpointError
+from flashrt_kernels.checkpoint.checkpoint import Checkpoint
 
 from .conftest import Folder
 
@@ -88,3 +94,46 @@ def drop(*keys: str) -> Callable[[dict[str, torch.Tensor]], None]:
             del tensors[key]
 
     return edit
+
+
+# Anything that may stand in a JSON file.
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+CHOICES = st.lists(st.integers(0, 2**16), min_size=1, max_size=5)
+
+
+def replaced(document: Any, choices: list[int], value: Any) -> Any:
+    """The document with `value` somewhere: `choices` lead there."""
+    place = document
+    for depth, choice in enumerate(choices, 1):
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            break
+        key = keys[choice % len(keys)]
+        if depth == len(choices) or not isinstance(place[key], dict | list):
+            place[key] = value
+            break
+        place = place[key]
+    return document
+
+
+def load_with(
+    load: Callable[[Path], Checkpoint], folder: Path, name: str, data: bytes
+) -> Checkpoint | CheckpointError:
+    """What `load` says of `folder` with `name` replaced, which is restored afterwards.
+
+    Any exception but CheckpointError passes through.
+    """
+    original = (folder / name).read_bytes()
+    (folder / name).unlink()  # a new file: the mapping of an earlier load must keep its own
+    (folder / name).write_bytes(data)
+    try:
+        return load(folder)
+    except CheckpointError as error:
+        return error
+    finally:
+        (folder / name).unlink()
+        (folder / name).write_bytes(original)

@@ -18,7 +18,7 @@ from flashrt_kernels.checkpoint.tokenizer import load_tokenizer
 from flashrt_kernels.errors import CheckpointError
 
 from .conftest import DATA, FIXTURE, TOKENIZER
-from .damage import CONFIG, PRE
+from .damage import ANY_JSON, CHOICES, CONFIG, PRE, load_with, replaced
 from .openpi_folder import ASSET, openpi_folder
 
 FILES = [
@@ -42,27 +42,12 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load_with(folder: Path, name: str, data: bytes) -> PiCheckpoint | CheckpointError:
-    """The outcome with `name` replaced, which is restored afterwards. Any other exception fails the test."""
-    original = (folder / name).read_bytes()
-    # A new file: the mapping of an earlier load must keep its own.
-    (folder / name).unlink()
-    (folder / name).write_bytes(data)
-    try:
-        return load_lerobot(folder)
-    except CheckpointError as error:
-        return error
-    finally:
-        (folder / name).unlink()
-        (folder / name).write_bytes(original)
-
-
 @fuzz
 @given(name=st.sampled_from(NAMES), keep=st.floats(0, 0.999))
 def test_truncated_files_are_refused(linked: Path, name: str, keep: float) -> None:
     """A copy that stopped half-way is the most frequent damage of all."""
     data = (linked / name).read_bytes()
-    outcome = load_with(linked, name, data[: int(keep * len(data.rstrip()))])
+    outcome = load_with(load_lerobot, linked, name, data[: int(keep * len(data.rstrip()))])
     if name == "tokenizer.model":  # not read: tokenizer.json comes first
         assert isinstance(outcome, PiCheckpoint)
     else:
@@ -94,47 +79,25 @@ def test_damaged_safetensors_headers_raise_nothing_else(
     data = bytearray((linked / name).read_bytes())
     length = HEADER + int.from_bytes(data[:HEADER], "little")
     data[int(where * length)] = byte
-    outcome = load_with(linked, name, bytes(data))
+    outcome = load_with(load_lerobot, linked, name, bytes(data))
     if isinstance(outcome, CheckpointError):
         assert name in str(outcome)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
 
 
 @fuzz
 @given(
     name=st.sampled_from(SMALL),
-    choices=st.lists(st.integers(0, 2**16), min_size=1, max_size=5),
-    value=json_values,
+    choices=CHOICES,
+    value=ANY_JSON,
 )
 def test_any_value_anywhere_in_a_json_raises_nothing_else(
     linked: Path, name: str, choices: list[int], value: Any
 ) -> None:
     """Hand-edited files hold anything anywhere."""
     document = replaced(json.loads((linked / name).read_text()), choices, value)
-    outcome = load_with(linked, name, json.dumps(document).encode())
+    outcome = load_with(load_lerobot, linked, name, json.dumps(document).encode())
     if isinstance(outcome, CheckpointError):
         assert str(linked) in str(outcome)
-
-
-def replaced(document: Any, choices: list[int], value: Any) -> Any:
-    """The document with `value` somewhere: `choices` lead there."""
-    place = document
-    for choice in choices:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        if not keys:
-            break
-        key = keys[choice % len(keys)]
-        if choice is choices[-1] or not isinstance(place[key], dict | list):
-            place[key] = value
-            break
-        place = place[key]
-    return document
 
 
 # The other folders: a JSON file of each, and what reads it.
@@ -161,8 +124,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @fuzz
 @given(
     which=st.sampled_from(list(OTHERS)),
-    choices=st.lists(st.integers(0, 2**16), min_size=1, max_size=5),
-    value=json_values,
+    choices=CHOICES,
+    value=ANY_JSON,
 )
 def test_any_value_anywhere_in_other_folders_raises_nothing_else(
     others: dict[str, Path], which: str, choices: list[int], value: Any
