@@ -318,6 +318,14 @@ class PolicyNode(LifecycleNode):
             self.trigger_shutdown()
         self._heartbeat.close()
 
+    def destroy_node(self) -> None:
+        """Take the node and all it created off the graph, at once."""
+        super().destroy_node()
+        # rclpy forgets the state machine. It holds the DDS participant until some garbage collection, and the
+        # half of a node that the graph then shows makes rmw call every service of a new node of that name
+        # unavailable.
+        self._state_machine.destroy_when_not_in_use()
+
 
 def main(args: list[str] | None = None, load_policy: Callable[[NodeConfig], Any] = load_policy_of) -> int:
     """Run the node until SIGINT or SIGTERM; returns the exit code: 0 after a clean stop, 2 for arguments that

@@ -188,8 +188,10 @@ class Robot:
         self.alive = set(topics)  # cameras that send
         self.make_image: Callable[[str], Image] = image
         self.make_joints: Callable[[], JointState] = joint_state
-        self._clients: dict[str, Any] = {}
-        self._answered: set[str] = set()
+        self._answered: set[Any] = set()
+        self._change: Any = self.node.create_client(ChangeState, "policy/change_state")
+        self._get: Any = self.node.create_client(GetState, "policy/get_state")
+        self._set: Any = self.node.create_client(SetParameters, "policy/set_parameters")
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._spin, daemon=True),
@@ -230,29 +232,20 @@ class Robot:
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         self.statuses |= {status.name: status for status in message.status}
 
-    def call(self, service: Any, name: str, request: Any, harmless: Any, timeout_s: float = START_S) -> Any:
+    def call(self, client: Any, request: Any, harmless: Any, timeout_s: float = START_S) -> Any:
         """Call a service of the node.
 
-        On a busy machine the node may not have discovered where the first answer goes and drop it, and Fast
-        DDS sometimes never matches an endpoint at all: `harmless` is a request that is repeated, by one new
-        client after another, until it was answered once.
+        On a busy machine the node may not have discovered where the first answer goes and drop it; `harmless`
+        is a request that is repeated until it was answered once.
         """
-        if name not in self._answered:
-            wait_for(f"service {name}", lambda: self._reach(service, name, harmless), timeout_s)
-            self._answered.add(name)
-        answer = self._ask(name, request, timeout_s)
-        assert answer is not None, f"no answer of {name} within {timeout_s:g} s"
+        if client not in self._answered:
+            wait_for(f"service {client.srv_name}", lambda: self._ask(client, harmless, 1.0), timeout_s)
+            self._answered.add(client)
+        answer = self._ask(client, request, timeout_s)
+        assert answer is not None, f"no answer of {client.srv_name} within {timeout_s:g} s"
         return answer
 
-    def _reach(self, service: Any, name: str, request: Any) -> bool:
-        """Whether the node answers a new client within some seconds."""
-        if name in self._clients:
-            self.node.destroy_client(self._clients.pop(name))
-        self._clients[name] = self.node.create_client(service, name)
-        return any(self._ask(name, request, 1.0) is not None for _ in range(4))
-
-    def _ask(self, name: str, request: Any, timeout_s: float) -> Any:
-        client = self._clients[name]
+    def _ask(self, client: Any, request: Any, timeout_s: float) -> Any:
         if not client.wait_for_service(timeout_s):
             return None
         future, answered = client.call_async(request), threading.Event()
@@ -264,18 +257,16 @@ class Robot:
         request, unknown = ChangeState.Request(), ChangeState.Request()
         request.transition.label = label
         unknown.transition.label = "no transition"
-        return bool(self.call(ChangeState, "policy/change_state", request, unknown).success)
+        return bool(self.call(self._change, request, unknown).success)
 
     def state(self) -> str:
         """Label of the node's lifecycle state."""
-        request = GetState.Request()
-        return str(self.call(GetState, "policy/get_state", request, request).current_state.label)
+        return str(self.call(self._get, GetState.Request(), GetState.Request()).current_state.label)
 
     def set_parameter(self, name: str, value: Any) -> tuple[bool, str]:
         """Set one parameter of the node; (accepted, reason)."""
         request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
-        empty = SetParameters.Request()
-        result = self.call(SetParameters, "policy/set_parameters", request, empty).results[0]
+        result = self.call(self._set, request, SetParameters.Request()).results[0]
         return bool(result.successful), str(result.reason)
 
     def bring_up(self) -> None:

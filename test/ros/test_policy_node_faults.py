@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -232,6 +233,19 @@ def test_R51_configure_and_cleanup_leave_nothing() -> None:
         assert threading.active_count() == threads
         assert len(loader.policies) == 20
         assert all(policy.closed for policy in loader.policies)
+
+
+def test_a_destroyed_node_leaves_the_graph_at_once() -> None:
+    """Half a node that stays on the graph until the garbage is collected makes the services of the next one
+    unavailable to everybody."""
+    with Robot() as robot:
+        gc.disable()
+        try:
+            with NodeThread(Loader(), parameters()):
+                robot.bring_up()
+            wait_for("the node to be gone", lambda: "policy" not in robot.node.get_node_names())
+        finally:
+            gc.enable()
 
 
 def test_structural_parameters_are_frozen_while_configured() -> None:
