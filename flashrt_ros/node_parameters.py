@@ -13,6 +13,7 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 
 from flashrt_ros.parameter_table import (
+    FAMILIES,
     PARAMETERS,
     ROS_OWNED,
     ConfigError,
@@ -23,6 +24,9 @@ from flashrt_ros.parameter_table import (
 
 # Everything else shapes buffers, subscriptions or threads that exist from configure to cleanup.
 CHANGEABLE_WHILE_CONFIGURED = ("instruction", "debug_images")
+
+# Parameters that decide which others there are.
+NAMING = ("cameras", "joint_names", "action_names", "grippers", "state_groups", "action_groups")
 
 
 def describe(row: Parameter) -> ParameterDescriptor:
@@ -48,8 +52,8 @@ def describe(row: Parameter) -> ParameterDescriptor:
 
 
 class NodeParameters:
-    """Declares the table on a node and keeps the rows of cameras and joints in step with `cameras` /
-    `joint_names`.
+    """Declares the table on a node and keeps the rows of cameras, joints, … in step with the lists of their
+    names.
 
     `is_configured` tells whether structural parameters are frozen; `on_change(name, value)` is called for
     each parameter of `CHANGEABLE_WHILE_CONFIGURED` that was set.
@@ -85,7 +89,7 @@ class NodeParameters:
         return list(value) if isinstance(value, tuple) else value
 
     def _table(self) -> dict[str, Parameter]:
-        return parameter_table(self._strings("cameras"), self._strings("joint_names"))
+        return parameter_table(self._strings)
 
     def _strings(self, name: str) -> list[str]:
         value = self._value(name)
@@ -99,27 +103,27 @@ class NodeParameters:
             for row in rows:
                 if self._node.has_parameter(row.name):
                     continue
-                # ROS cannot tell the type of an empty list: such a default stays unset.
-                default = None if row.required or row.default == [] else row.default
                 try:
-                    self._node.declare_parameter(row.name, default, describe(row))
+                    self._node.declare_parameter(row.name, row.declared, describe(row))
                 except InvalidParameterValueException:
                     self._refused[row.name] = self._node._parameter_overrides[row.name].value
-                    self._node.declare_parameter(row.name, default, describe(row), ignore_override=True)
+                    self._node.declare_parameter(row.name, row.declared, describe(row), ignore_override=True)
         finally:
             self._declaring = False
 
     def _declare_named(self) -> None:
-        """Declare the rows of the cameras and joints named now, drop those of names that are gone."""
-        table = self._table()
-        for name in list(self._node.get_parameters_by_prefix("camera")):
-            if f"camera.{name}" not in table:
-                self._node.undeclare_parameter(f"camera.{name}")
-        for name in list(self._node.get_parameters_by_prefix("joint")):
-            if f"joint.{name}" not in table:
-                self._node.undeclare_parameter(f"joint.{name}")
-        self._refused = {name: value for name, value in self._refused.items() if name in table}
-        self._declare_all(table.values())
+        """Declare the rows of the cameras, joints, … named now, drop those of names that are gone.
+
+        Twice: the names of a group's joints are a parameter of the group.
+        """
+        for _ in range(2):
+            table = self._table()
+            for family in FAMILIES:
+                for name in list(self._node.get_parameters_by_prefix(family)):
+                    if f"{family}.{name}" not in table:
+                        self._node.undeclare_parameter(f"{family}.{name}")
+            self._refused = {name: value for name, value in self._refused.items() if name in table}
+            self._declare_all(table.values())
 
     def _misspelt(self) -> dict[str, Any]:
         """Values from outside that no node declared and that were most likely meant for this one.
@@ -132,7 +136,9 @@ class NodeParameters:
         for name, parameter in self._node._parameter_overrides.items():
             if self._node.has_parameter(name) or name.startswith(ROS_OWNED):
                 continue
-            if name.startswith(("camera.", "joint.")) or difflib.get_close_matches(name, known, 1, 0.75):
+            if name.startswith(tuple(f"{family}." for family in FAMILIES)) or difflib.get_close_matches(
+                name, known, 1, 0.75
+            ):
                 found[name] = parameter.value
         return found
 
@@ -163,7 +169,7 @@ class NodeParameters:
             return
         for parameter in parameters:
             self._refused.pop(parameter.name, None)
-            if parameter.name in ("cameras", "joint_names"):
+            if parameter.name in NAMING or parameter.name.endswith(".names"):
                 self._declare_named()
             if parameter.name in CHANGEABLE_WHILE_CONFIGURED:
                 self._on_change(parameter.name, parameter.value)

@@ -8,50 +8,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+from flashrt_ros.parameter_row import REQUIRED, UNSET, Parameter
+from flashrt_ros.parameter_rows import (
+    ACTION_PARAMETERS,
+    CAMERA_PARAMETERS,
+    GRIPPER_PARAMETERS,
+    JOINT_PARAMETERS,
+    PARAMETERS,
+    STATE_PARAMETERS,
+)
+
+__all__ = ["PARAMETERS", "REQUIRED", "UNSET", "ConfigError", "Parameter", "parameter_table", "read_value"]
 
 
 class ConfigError(ValueError):
     """A parameter, or its match with the checkpoint, is wrong: says what came and what would be right."""
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED: Final = _Required()
-"""Default of a parameter that has none: every robot must state it."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One row of the table. `type` is a key of `TYPES`; `low` (open: `low_open`) and `high` bound numbers.
-
-    `example` is shown when a required parameter is missing.
-    """
-
-    name: str
-    type: str
-    default: Any
-    description: str
-    low: float | None = None
-    high: float | None = None
-    low_open: bool = False
-    choices: tuple[str, ...] | None = None
-    read_only: bool = False
-    example: str = ""
-
-    @property
-    def required(self) -> bool:
-        return self.default is REQUIRED
-
-    def named(self, name: str) -> Parameter:
-        """This row for one camera or joint: `<name>` in its name and default replaced."""
-        default = self.default.replace("<name>", name) if isinstance(self.default, str) else self.default
-        return replace(self, name=self.name.replace("<name>", name), default=default)
+def _doubles(values: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
 
 
 # type → (Python types that are accepted, conversion, how to write one)
@@ -61,191 +39,52 @@ TYPES: Final[dict[str, tuple[tuple[type, ...], Any, str]]] = {
     "double": ((float, int), float, "a double, like 30.0"),  # R60: `rate: 30` means 30.0
     "bool": ((bool,), bool, "true or false"),
     "string_list": ((list, tuple), tuple, "a list of strings, like [a, b]"),
+    "double_list": ((list, tuple), _doubles, "a list of doubles, like [0.1, 0.2]"),
 }
-
-TRIGGERS = ("timer", "camera", "free")
-TRANSPORTS: Final = {"raw": "<name>/image_raw", "compressed": "<name>/image_raw/compressed"}
-"""Transport of a camera → its default topic."""
-STAMP_SOURCES = ("auto", "header", "arrival")
-
-PARAMETERS: Final = (
-    Parameter("checkpoint", "string", REQUIRED, "Folder of the checkpoint.", example="/data/pi05_my_task"),
-    Parameter("tokenizer", "string", "", "Tokenizer file or folder, when the checkpoint has none."),
-    Parameter(
-        "fast_tokenizer", "string", "", "Folder of the FAST tokenizer, when a Pi0-FAST checkpoint has none."
-    ),
-    Parameter("embodiment", "string", "", "The robot, where the checkpoint knows several (GR00T, openpi)."),
-    Parameter(
-        "delta_actions",
-        "string",
-        "",
-        "openpi only: which actions are offsets to the state: 6,-1 is the first six of seven.",
-    ),
-    Parameter("chunk_size", "int", 0, "openpi only: actions of a chunk; 0 = its default.", low=0, high=10000),
-    Parameter(
-        "state_in_prompt",
-        "string",
-        "",
-        "openpi's Pi0.5 only: whether the prompt holds the state; empty = its default.",
-        choices=("", "true", "false"),
-    ),
-    Parameter(
-        "adapt_to_pi",
-        "string",
-        "",
-        "openpi on ALOHA only: joints and grippers become the policy's and back; empty = its default.",
-        choices=("", "true", "false"),
-    ),
-    Parameter(
-        "head",
-        "string",
-        "full",
-        "actions: Pi0-FAST chooses among the words of a chunk only, which is faster.",
-        choices=("full", "actions"),
-    ),
-    Parameter("pad_prompt_state", "bool", False, "LeRobot 0.4 only: the prompt holds the padded state."),
-    Parameter(
-        "image_size",
-        "string",
-        "",
-        "WIDTHxHEIGHT of the cameras, for policies that see another number of patches then (GR00T N1.6).",
-    ),
-    Parameter("device", "string", "cpu", "Device that runs the policy."),
-    Parameter(
-        "precision",
-        "string",
-        "",
-        "Precision of the weights; empty = the device's.",
-        choices=("", "fp32", "bf16"),
-    ),
-    Parameter("num_inference_steps", "int", 0, "Denoising steps; 0 = the checkpoint's.", low=0, high=1000),
-    Parameter("cpu_threads", "int", 0, "Threads of torch on the CPU; 0 = torch's choice.", low=0, high=1024),
-    Parameter(
-        "instruction", "string", "", "Instruction at start; the newest message on ~/instruction replaces it."
-    ),
-    Parameter("seed", "int", 0, "Key of the start noise.", low=0, high=2**63 - 1),
-    Parameter("trigger", "string", "timer", "What starts a decision.", choices=TRIGGERS),
-    Parameter("trigger_camera", "string", "", "Camera whose images start decisions, for trigger: camera."),
-    Parameter(
-        "decision_rate",
-        "double",
-        5.0,
-        "Hz of decisions, for trigger: timer.",
-        low=0,
-        high=1000,
-        low_open=True,
-    ),
-    Parameter(
-        "action_rate_hz",
-        "double",
-        REQUIRED,
-        "Hz at which the steps of a chunk are executed; no checkpoint holds it.",
-        low=0,
-        high=10000,
-        low_open=True,
-        example="30.0",
-    ),
-    Parameter("cameras", "string_list", REQUIRED, "Names of the node's cameras.", example="[front, wrist]"),
-    Parameter(
-        "joint_names",
-        "string_list",
-        REQUIRED,
-        "Joints of the state vector, in the policy's order.",
-        example="[shoulder, elbow, gripper]",
-    ),
-    Parameter(
-        "joint_max_age", "double", 0.5, "s; an older joint is not ready.", low=0, high=3600, low_open=True
-    ),
-    Parameter("action_names", "string_list", [], "Joints of the action vector; empty = joint_names."),
-    Parameter(
-        "actions_are_positions",
-        "bool",
-        False,
-        "The actions are joint positions, whatever the checkpoint suggests (velocities, steps, poses).",
-    ),
-    Parameter(
-        "max_skew",
-        "double",
-        0.0,
-        "s between the oldest and the newest required source; 0 = off.",
-        low=0,
-        high=3600,
-    ),
-    Parameter(
-        "stamp_source",
-        "string",
-        "auto",
-        "Time of a message: its header's (auto: its arrival where that is unusable) or its arrival.",
-        choices=STAMP_SOURCES,
-    ),
-    Parameter("debug_images", "double", 0.0, "Hz of ~/model_image/<camera>; 0 = off.", low=0, high=1000),
-    Parameter(
-        "autostart", "bool", False, "Configure and activate without a lifecycle manager.", read_only=True
-    ),
-)
-
-CAMERA_PARAMETERS: Final = (
-    Parameter("camera.<name>.slot", "string", "<name>", "Camera slot of the checkpoint."),
-    Parameter(
-        "camera.<name>.topic",
-        "string",
-        "",
-        "Topic; empty = <name>/image_raw, plus /compressed if compressed.",
-    ),
-    Parameter("camera.<name>.transport", "string", "raw", "Message type.", choices=tuple(TRANSPORTS)),
-    Parameter(
-        "camera.<name>.max_age",
-        "double",
-        0.5,
-        "s; an older image is not ready.",
-        low=0,
-        high=3600,
-        low_open=True,
-    ),
-    Parameter(
-        "camera.<name>.required",
-        "bool",
-        True,
-        "false: without a fresh image the slot is masked as in training.",
-    ),
-    Parameter(
-        "camera.<name>.swap_red_blue",
-        "bool",
-        False,
-        "For drivers that label red and blue the wrong way round.",
-    ),
-)
-
-JOINT_PARAMETERS: Final = (
-    Parameter(
-        "joint.<name>.scale", "double", 1.0, "Policy value = scale · message + offset; actions go back."
-    ),
-    Parameter(
-        "joint.<name>.offset", "double", 0.0, "Policy value = scale · message + offset; actions go back."
-    ),
-)
 
 ROS_OWNED = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 """Parameters that every ROS node has: a parameter file may set them, they are not ours to read."""
 
 
-def camera_parameters(camera: str) -> tuple[Parameter, ...]:
-    """The rows of one camera."""
-    return tuple(row.named(camera) for row in CAMERA_PARAMETERS)
+FAMILIES: Final[dict[str, tuple[Parameter, ...]]] = {
+    "camera": CAMERA_PARAMETERS,
+    "joint": JOINT_PARAMETERS,
+    "gripper": GRIPPER_PARAMETERS,
+    "state": STATE_PARAMETERS,
+    "action": ACTION_PARAMETERS,
+}
+"""Prefix of the parameters of one camera, joint, … → their rows."""
+
+LISTED_IN: Final = {
+    "camera": "`cameras`",
+    "joint": "`joint_names`, `action_names` or the names of a group",
+    "gripper": "`grippers`",
+    "state": "`state_groups`",
+    "action": "`action_groups`",
+}
+"""Prefix → where the names must stand that it is followed by."""
 
 
-def joint_parameters(joint: str) -> tuple[Parameter, ...]:
-    """The rows of one joint of `joint_names`."""
-    return tuple(row.named(joint) for row in JOINT_PARAMETERS)
+def members(strings: Callable[[str], Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The names of each family of a node; `strings` gives the value of a parameter that lists names."""
+    groups = {"state": tuple(strings("state_groups")), "action": tuple(strings("action_groups"))}
+    joints = [*strings("joint_names"), *strings("action_names")]
+    for family, names in groups.items():
+        for name in names:
+            joints += strings(f"{family}.{name}.names")
+    return {
+        "camera": tuple(strings("cameras")),
+        "joint": tuple(dict.fromkeys(joints)),
+        "gripper": tuple(strings("grippers")),
+        **groups,
+    }
 
 
-def parameter_table(cameras: Iterable[str], joints: Iterable[str]) -> dict[str, Parameter]:
-    """Every parameter of a node with these cameras and joints, by full name."""
+def parameter_table(strings: Callable[[str], Sequence[str]]) -> dict[str, Parameter]:
+    """Every parameter of a node, by full name; `strings` as for `members`."""
     rows = list(PARAMETERS)
-    for camera in cameras:
-        rows += camera_parameters(camera)
-    for joint in joints:
-        rows += joint_parameters(joint)
+    for family, names in members(strings).items():
+        rows += [row.named(name) for name in names for row in FAMILIES[family]]
     return {row.name: row for row in rows}
 
 
@@ -261,12 +100,12 @@ def read_value(row: Parameter, given: Mapping[str, Any]) -> Any:
             raise ConfigError(
                 f"parameter '{row.name}' is required: {row.description} Write `{row.name}: {row.example}`."
             )
-        return TYPES[row.type][1](row.default)
+        return None if row.default is UNSET else TYPES[row.type][1](row.default)
     accepted, convert, words = TYPES[row.type]
     if type(value) not in accepted:  # not isinstance: True must not pass as the integer 1
         raise ConfigError(f"parameter '{row.name}' is {value!r} ({type(value).__name__}); it must be {words}")
-    if row.type == "string_list":
-        _check_names(row, value)
+    if row.type in ENTRIES:
+        ENTRIES[row.type](row, value)
     _check_range(row, value)
     return convert(value)
 
@@ -280,6 +119,17 @@ def _check_names(row: Parameter, names: Sequence[Any]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ConfigError(f"parameter '{row.name}' names {', '.join(twice)} more than once")
+
+
+def _check_numbers(row: Parameter, values: Sequence[Any]) -> None:
+    for index, value in enumerate(values):
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ConfigError(
+                f"parameter '{row.name}': entry {index} is {value!r}; every entry must be a finite number"
+            )
+
+
+ENTRIES: Final = {"string_list": _check_names, "double_list": _check_numbers}
 
 
 def _check_range(row: Parameter, value: Any) -> None:

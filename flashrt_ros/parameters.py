@@ -10,17 +10,30 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from flashrt_kernels.errors import ObservationError
+from flashrt_ros.groups import (
+    ActionGroup,
+    GripperConfig,
+    JointConfig,
+    StateGroup,
+    all_joints,
+    all_positions,
+    elements_of,
+    read_action_group,
+    read_gripper,
+    read_joints,
+    read_state_group,
+)
 from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameter_file import load_parameter_file
+from flashrt_ros.parameter_rows import TRANSPORTS
 from flashrt_ros.parameter_table import (
+    LISTED_IN,
     PARAMETERS,
     REQUIRED,
     ROS_OWNED,
-    TRANSPORTS,
     ConfigError,
     Parameter,
-    camera_parameters,
-    joint_parameters,
+    members,
     parameter_table,
     read_value,
 )
@@ -28,13 +41,14 @@ from flashrt_ros.parameter_table import (
 __all__ = [
     "PARAMETERS",
     "REQUIRED",
+    "ActionGroup",
     "CameraConfig",
     "ConfigError",
+    "GripperConfig",
     "JointConfig",
     "NodeConfig",
     "Parameter",
-    "camera_parameters",
-    "joint_parameters",
+    "StateGroup",
     "load_parameter_file",
     "parameter_table",
 ]
@@ -51,15 +65,7 @@ class CameraConfig:
     max_age: float
     required: bool
     swap_red_blue: bool
-
-
-@dataclass(frozen=True)
-class JointConfig:
-    """One entry of the state vector: policy value = scale · message + offset."""
-
-    name: str
-    scale: float = 1.0
-    offset: float = 0.0
+    frozen_after: int
 
 
 class PolicyShape(Protocol):
@@ -106,10 +112,32 @@ class NodeConfig:
     decision_rate: float
     action_rate_hz: float
     cameras: tuple[CameraConfig, ...]
+    state_groups: tuple[StateGroup, ...]
+    action_groups: tuple[ActionGroup, ...]
     joints: tuple[JointConfig, ...]
+    """The numbers of the state vector, in the policy's order."""
+    action_joints: tuple[JointConfig, ...]
+    """The columns of the action chunk, in the policy's order."""
+    grippers: tuple[GripperConfig, ...]
     joint_max_age: float
-    action_names: tuple[str, ...]
     actions_are_positions: bool
+    execute: str
+    stream_rate_hz: float
+    blend_steps: int
+    end_velocity: str
+    limits: bool
+    robot_description: str
+    stop_action: str
+    stop_time: float
+    require_enable: bool
+    enable_timeout: float
+    dry_run: bool
+    shadow: bool
+    latch_after: int
+    limit_storm_after: int
+    replan_after: int
+    instruction_policy: str
+    pose_check: bool
     max_skew: float
     stamp_source: str
     debug_images: float
@@ -124,29 +152,38 @@ class NodeConfig:
         """
         given = {name: value for name, value in flat.items() if not name.startswith(ROS_OWNED)}
         rows = {row.name: row for row in PARAMETERS}
-        _refuse_unknown([name for name in given if not name.startswith(tuple(_OWNERS))], rows)
-        lists = {name: read_value(rows[name], given) for name in ("cameras", "joint_names")}
-        table = parameter_table(lists["cameras"], lists["joint_names"])
-        _refuse_unowned(given, lists)
+        _refuse_unknown([name for name in given if name.partition(".")[0] not in LISTED_IN], rows)
+
+        def strings(name: str) -> tuple[str, ...]:
+            row = rows.get(name) or Parameter(name, "string_list", [], "")
+            return tuple(read_value(row, given))
+
+        named = members(strings)
+        table = parameter_table(strings)
+        _refuse_unowned(given, named)
         _refuse_unknown(given, table)
         values = {name: read_value(row, given) for name, row in table.items()}
-        own = {name: values[name] for name in rows if name not in lists}
+        own = {name: values[name] for name in rows if name in cls.__dataclass_fields__}
         for name in ("state_in_prompt", "adapt_to_pi"):
             own[name] = {"": None, "true": True, "false": False}[own[name]]
         own["image_size"] = _image_size(own["image_size"])
-        own["action_names"] = own["action_names"] or lists["joint_names"]
-        cameras = tuple(_camera(name, values) for name in lists["cameras"])
-        joints = tuple(_joint(name, values) for name in lists["joint_names"])
-        if own["trigger"] == "camera" and own["trigger_camera"] not in lists["cameras"]:
+        own["cameras"] = tuple(_camera(name, values) for name in named["camera"])
+        if own["trigger"] == "camera" and own["trigger_camera"] not in named["camera"]:
             raise ConfigError(
                 f"parameter 'trigger_camera' is {own['trigger_camera']!r}; with `trigger: camera` it must be "
-                f"one of `cameras` ({', '.join(lists['cameras'])})"
+                f"one of `cameras` ({', '.join(named['camera'])})"
             )
-        return cls(cameras=cameras, joints=joints, **own)
+        return cls(**{**own, **_vectors(values, named)})
 
     @property
     def joint_names(self) -> tuple[str, ...]:
+        """Names of the numbers of the state vector."""
         return tuple(joint.name for joint in self.joints)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the columns of the action chunk."""
+        return tuple(joint.name for joint in self.action_joints)
 
     def check_policy(self, policy: PolicyShape) -> tuple[str, ...]:
         """Match cameras with slots, joints with the state and action names with the action vector, by name.
@@ -154,11 +191,12 @@ class NodeConfig:
         Returns lines for the start log: which camera fills which slot, slots that stay empty (masked).
         Raises ConfigError that lists both sides.
         """
-        if policy.not_positions and not self.actions_are_positions:
+        positions = all(group.space == "joint_position" for group in self.action_groups)
+        if policy.not_positions and positions and not self.actions_are_positions:
             raise ConfigError(
                 f"the actions of this checkpoint are no joint positions ({policy.not_positions}), and would "
-                "go out as a JointTrajectory, which takes them for such; if they are positions all the same, "
-                "write `actions_are_positions: true`"
+                "go out as such: say what they are with `action_groups` and `action.<group>.space`; if they "
+                "are positions all the same, write `actions_are_positions: true`"
             )
         notes = self._bind_cameras(policy)
         _check_width("joint_names", self.joint_names, "state", policy.state_dim)
@@ -215,19 +253,50 @@ class NodeConfig:
             )
 
 
-_OWNERS = {
-    "camera.": "cameras",
-    "joint.": "joint_names",
-}  # prefix of a parameter → list that must name its owner
+def _vectors(values: Mapping[str, Any], named: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """State and action vector: their groups, and joints with units and limits."""
+    read = values.__getitem__
+    grippers = tuple(read_gripper(name, read) for name in named["gripper"])
+    states = tuple(read_state_group(name, read) for name in named["state"])
+    if bool(states) == bool(values["joint_names"]):
+        what = "and `state_groups` are both given: keep one" if states else "is required"
+        raise ConfigError(
+            f"parameter 'joint_names' {what}: joints of the state vector, in the policy's order. Write "
+            "`joint_names: [shoulder, elbow, gripper]`."
+        )
+    states = states or (all_joints(values["joint_names"], values["joint_max_age"]),)
+    actions = tuple(read_action_group(name, read) for name in named["action"])
+    if actions and values["action_names"]:
+        raise ConfigError("parameters 'action_names' and 'action_groups' are both given: keep one")
+    elements = [name for group in states for name in group.elements]
+    if not actions:
+        actions = (all_positions(values["action_names"] or tuple(elements)),)
+    action_names = [name for group in actions for name in group.names]
+    _refuse_repeated("state_groups", elements)
+    _refuse_repeated("action_groups", action_names)
+    joints = {joint.name: joint for joint in read_joints(named["joint"], read, grippers)}
+    return {
+        "state_groups": states,
+        "action_groups": actions,
+        "joints": tuple(joint for group in states for joint in elements_of(group, joints)),
+        "action_joints": tuple(joints.get(name, JointConfig(name)) for name in action_names),
+        "grippers": grippers,
+    }
 
 
-def _refuse_unowned(given: Iterable[str], lists: Mapping[str, Sequence[str]]) -> None:
+def _refuse_repeated(parameter: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"parameter '{parameter}': {', '.join(twice)} belongs to more than one group")
+
+
+def _refuse_unowned(given: Iterable[str], named: Mapping[str, Sequence[str]]) -> None:
     for name in given:
-        for prefix, listed_in in _OWNERS.items():
-            owner = name.removeprefix(prefix).rpartition(".")[0]
-            if name.startswith(prefix) and owner and owner not in lists[listed_in]:
-                known = ", ".join(lists[listed_in])
-                raise ConfigError(f"parameter '{name}': '{owner}' is not in `{listed_in}` ({known})")
+        family, _, rest = name.partition(".")
+        owner = rest.rpartition(".")[0]
+        if family in named and owner and owner not in named[family]:
+            known = ", ".join(named[family]) or "none"
+            raise ConfigError(f"parameter '{name}': '{owner}' is not in {LISTED_IN[family]} ({known})")
 
 
 def _refuse_unknown(given: Iterable[str], known: Mapping[str, Parameter]) -> None:
@@ -270,12 +339,3 @@ def _camera(name: str, values: Mapping[str, Any]) -> CameraConfig:
     own = {f.name: values[f"camera.{name}.{f.name}"] for f in fields(CameraConfig) if f.name != "name"}
     own["topic"] = own["topic"] or TRANSPORTS[own["transport"]].replace("<name>", name)
     return CameraConfig(name=name, **own)
-
-
-def _joint(name: str, values: Mapping[str, Any]) -> JointConfig:
-    joint = JointConfig(name, values[f"joint.{name}.scale"], values[f"joint.{name}.offset"])
-    if joint.scale == 0.0:
-        raise ConfigError(
-            f"parameter 'joint.{name}.scale' is 0.0: the joint's position would be lost; must not be 0"
-        )
-    return joint
