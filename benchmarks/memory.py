@@ -16,14 +16,15 @@ import tempfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
 from benchmarks.live_node import JOINT_NAMES, live_node
 from benchmarks.record import Record, Target
+from flashrt_ros.commands import Accepted
 from flashrt_ros.demo_setup import CAMERAS
-from flashrt_ros.observation import Decision
 
 EVERY = 50  # decisions between two samples
 SETTLED = 200
@@ -58,11 +59,12 @@ def sample_node(sampler: Callable[[], float], decisions: int) -> list[tuple[int,
             publish = live.running.outputs.publish
             counts = live.running.decider.counts
 
-            def publish_and_sample(decision: Decision) -> None:
+            def publish_and_sample(*arguments: Any) -> Accepted:
                 """Always at the same point of a decision: a VGA image more or less is 900 KB."""
-                publish(decision)
+                accepted = publish(*arguments)
                 if counts["decided"] % EVERY == 0:
                     samples.append((counts["decided"], sampler()))
+                return accepted
 
             live.running.outputs.publish = publish_and_sample  # type: ignore[method-assign]
             live.node.trigger_activate()

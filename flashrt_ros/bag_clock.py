@@ -75,9 +75,27 @@ class FreePacer:
         self.due_ns = finished_ns if made else None
 
 
-PACERS: Final[dict[str, type[TimerPacer] | type[CameraPacer] | type[FreePacer]]] = {
+class ConsumedPacer:
+    """The next decision begins when a robot has consumed `replan_after` steps of the last; without an
+    observation, after a period of `decision_rate`."""
+
+    def __init__(self, config: NodeConfig, start_ns: int) -> None:
+        self.due_ns: int | None = start_ns
+        self.missed = 0
+        self._idle_ns = round(NS_PER_S / config.decision_rate)
+        self._steps_ns = round(NS_PER_S * config.replan_after / config.action_rate_hz)
+
+    def arrived(self, source: str, at_ns: int) -> None:
+        pass
+
+    def decided(self, began_ns: int, finished_ns: int, made: bool) -> None:
+        self.due_ns = finished_ns + self._steps_ns if made else began_ns + self._idle_ns
+
+
+PACERS: Final[dict[str, type[TimerPacer] | type[CameraPacer] | type[FreePacer] | type[ConsumedPacer]]] = {
     "timer": TimerPacer,
     "camera": CameraPacer,
     "free": FreePacer,
+    "consumed": ConsumedPacer,
 }
 """`trigger` → its pacing."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashrt_ros.groups import ActionGroup
 from flashrt_ros.observation import NS_PER_S, Decision
 
 _ROUNDING = 1e-6  # of a step: an age of exactly k steps must count as k, not k − 1
@@ -61,9 +62,30 @@ class ChunkFields:
     policy_ms: float
     stage_names: tuple[str, ...]
     stage_ms: tuple[float, ...]
+    group_names: tuple[str, ...]
+    group_spaces: tuple[str, ...]
+    group_widths: tuple[int, ...]
+    commanded: bool
+    wait_ms: float
+    post_ms: float
+    publish_ms: float
+    decision_rate_hz: float
+    missed_deadlines: int
 
 
-def chunk_fields(decision: Decision, consumed: int, rate_hz: float) -> ChunkFields:
+@dataclass(frozen=True)
+class Account:
+    """What the node adds to a decision in its chunk message; `publish_ms` is of the chunk before."""
+
+    groups: tuple[ActionGroup, ...]
+    commanded: bool = False
+    post_ms: float = 0.0
+    publish_ms: float = 0.0
+    decision_rate_hz: float = 0.0
+    missed_deadlines: int = 0
+
+
+def chunk_fields(decision: Decision, consumed: int, rate_hz: float, account: Account) -> ChunkFields:
     """The ActionChunk of a decision; `consumed` comes from `decision_steps_consumed`."""
     observation = decision.observation
     horizon, action_dim = decision.actions.shape  # [H, D]
@@ -87,21 +109,13 @@ def chunk_fields(decision: Decision, consumed: int, rate_hz: float) -> ChunkFiel
         policy_ms=decision.policy_ms,
         stage_names=tuple(decision.stage_ms),
         stage_ms=tuple(decision.stage_ms.values()),
+        group_names=tuple(group.name for group in account.groups),
+        group_spaces=tuple(group.space for group in account.groups),
+        group_widths=tuple(len(group.names) for group in account.groups),
+        commanded=account.commanded,
+        wait_ms=decision.wait_ms,
+        post_ms=account.post_ms,
+        publish_ms=account.publish_ms,
+        decision_rate_hz=account.decision_rate_hz,
+        missed_deadlines=account.missed_deadlines,
     )
-
-
-@dataclass(frozen=True)
-class TrajectoryPoints:
-    """trajectory_msgs/JointTrajectory without names: positions[i] are reached `times_ns[i]` after now."""
-
-    positions: np.ndarray  # float64 [n, D], n = H - consumed
-    times_ns: np.ndarray  # int64 [n]
-
-
-def trajectory_points(actions: np.ndarray, consumed: int, rate_hz: float) -> TrajectoryPoints | None:
-    """Point j ≥ 1 is row consumed + j − 1 of actions [H, D] at j/rate_hz s; None when all is past (R36)."""
-    rows = actions[consumed:]  # [n, D]
-    if not len(rows):
-        return None
-    times = np.rint(np.arange(1, len(rows) + 1) * (NS_PER_S / rate_hz)).astype(np.int64)
-    return TrajectoryPoints(positions=np.asarray(rows, dtype=np.float64), times_ns=times)

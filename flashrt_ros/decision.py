@@ -22,6 +22,7 @@ from flashrt_ros.statistics import Rate, Window
 WINDOWS: Final = ("age", "ingest", "policy", "total")
 SUMS: Final = ("total", "gpu")  # timings that hold others: beside them they would count twice
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
+CONSUMED_LOOK_S: Final = 0.01
 SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
 
 
@@ -52,10 +53,14 @@ class Decider:
         instruction: str | None = None,
         pull: Callable[[], None] | None = None,
         window: int = 1000,
+        on_epoch: Callable[[str], object] = lambda reason: None,
+        remaining_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`pull` fetches the newest messages into `ingest` when a decision starts; its time counts as ingest.
 
         `instruction` defaults to the configured one. `window` is the number of decisions behind percentiles.
+        `on_epoch(reason)` is called when an epoch ends: what the robot still does is void. `remaining_s` says
+        for how long the robot still follows the last chunk, for `instruction_policy: finish_chunk`.
         """
         self._policy = policy
         self._ingest = ingest
@@ -64,6 +69,8 @@ class Decider:
         self._lock = threading.RLock()
         self._instruction = config.instruction if instruction is None else instruction
         self._to_robot = _to_robot_units(config)
+        self._pending: str | None = None
+        self._on_epoch, self._remaining_s = on_epoch, remaining_s
         self._first = True
         self._clock_jumps = ingest.clock_jumps
         self.epoch = 0
@@ -85,35 +92,49 @@ class Decider:
     def set_instruction(self, text: str) -> bool:
         """Instruction of the next decision; a changed one begins a new epoch (R33). True when it changed.
 
-        Sensor samples stay: they do not depend on what the robot is asked to do. The robot still follows the
-        last trajectory, so steps of the next chunk are consumed as before (`first` stays False).
+        With `instruction_policy: finish_chunk` it waits until the robot has followed the present chunk to its
+        end. Sensor samples stay: they do not depend on what the robot is asked to do.
         """
         with self._lock:
-            if text == self._instruction:
+            if text == (self._instruction if self._pending is None else self._pending):
                 return False
-            self._instruction = text
-            self.epoch += 1
+            self._pending = text
+            if self._config.instruction_policy == "flush" or self._remaining_s() <= 0.0:
+                self._change_instruction()
             return True
 
-    def flush(self) -> None:
+    def _change_instruction(self) -> None:
+        if self._pending is not None:
+            self._instruction, self._pending = self._pending, None
+            self.epoch += 1
+            self._on_epoch("a new instruction")
+
+    @property
+    def holding(self) -> bool:
+        """A new instruction waits for the end of the present chunk (R43): nothing is decided until then."""
+        with self._lock:
+            return self._pending is not None and self._remaining_s() > 0.0
+
+    def flush(self, reason: str = "a reset") -> None:
         """Begin a new epoch: forget every sample, drop what is in flight (R33)."""
         with self._lock:
             self._ingest.flush()
-            self._new_epoch()
+            self._new_epoch(reason)
             self.rate.clear()  # the pause before the next decision says nothing about their rate
 
-    def _new_epoch(self) -> None:
+    def _new_epoch(self, reason: str) -> None:
         """After a flush the robot stands still, or does not do what we think it does."""
         self.epoch += 1
         self._first = True
+        self._on_epoch(reason)
 
-    def decide(self, now_ns: int) -> Decision | NotReady | Rejected:
-        """One decision at `now_ns` (the node's clock).
+    def decide(self, now_ns: int, due_ns: int | None = None) -> Decision | NotReady | Rejected:
+        """One decision at `now_ns` (the node's clock); it was due at `due_ns` (monotonic; None: now).
 
         It is rejected when the policy cannot take the observation, an action is not finite (R42), or its
         epoch ended meanwhile (R44). Other exceptions of the policy pass through.
         """
-        self.last = outcome = self._decide(now_ns)
+        self.last = outcome = self._decide(now_ns, due_ns)
         if isinstance(outcome, NotReady):
             self.counts["not_ready"] += 1
         elif isinstance(outcome, Rejected):
@@ -138,6 +159,7 @@ class Decider:
             self._pull()
         with self._lock:
             self._notice_clock_jump()
+            self._change_instruction()
             return self.epoch, self._instruction
 
     def _observe(self, now_ns: int) -> Observation | NotReady:
@@ -150,9 +172,9 @@ class Decider:
         """What was decided before the clock went back is void (R20)."""
         if self._ingest.clock_jumps != self._clock_jumps:
             self._clock_jumps = self._ingest.clock_jumps
-            self._new_epoch()
+            self._new_epoch("the clock went back")
 
-    def _decide(self, now_ns: int) -> Decision | NotReady | Rejected:
+    def _decide(self, now_ns: int, due_ns: int | None) -> Decision | NotReady | Rejected:
         started_ns = time.monotonic_ns()
         epoch, instruction = self._begin()
         observation = self._observe(now_ns)
@@ -189,6 +211,7 @@ class Decider:
             model=self._policy.name,
             observation=observation,
             age_ms=max(0, now_ns - observation.oldest_ns) / NS_PER_MS,
+            wait_ms=0.0 if due_ns is None else max(0, started_ns - due_ns) / NS_PER_MS,
             ingest_ms=(observed_ns - started_ns) / NS_PER_MS,
             policy_ms=(decided_ns - observed_ns) / NS_PER_MS,
             stage_ms={stage: float(ms) for stage, ms in chunk.timings.items() if stage not in SUMS},
@@ -222,7 +245,8 @@ def _to_robot_units(config: NodeConfig) -> Callable[[np.ndarray], np.ndarray]:
 
     Actions [H, D] of other joints, and all without scale and offset, keep their bits.
     """
-    joints = {joint.name: joint for joint in config.joints if (joint.scale, joint.offset) != (1.0, 0.0)}
+    units = config.action_joints
+    joints = {joint.name: joint for joint in units if (joint.scale, joint.offset) != (1.0, 0.0)}
     columns = [column for column, name in enumerate(config.action_names) if name in joints]
     scaled = [joints[config.action_names[column]] for column in columns]
     scale = np.array([joint.scale for joint in scaled])
@@ -238,10 +262,12 @@ def _to_robot_units(config: NodeConfig) -> Callable[[np.ndarray], np.ndarray]:
 
 @dataclass(frozen=True)
 class Pacing:
-    """What starts a decision: "timer" at `rate_hz`, "camera" on `DecisionThread.trigger`, "free" at once."""
+    """What starts a decision: "timer" at `rate_hz`, "camera" on `DecisionThread.trigger`, "free" at once,
+    "consumed" when `due_in_s()` is 0, at `rate_hz` at most."""
 
     trigger: str
     rate_hz: float = 5.0
+    due_in_s: Callable[[], float] = lambda: 0.0
 
 
 class DecisionThread:
@@ -263,9 +289,14 @@ class DecisionThread:
         self._on_error = on_error
         self._on_skip = on_skip
         self._period_ns = round(NS_PER_S / pacing.rate_hz)
-        self._run = {"timer": self._run_timer, "camera": self._run_camera, "free": self._run_free}[
-            pacing.trigger
-        ]
+        self._due_in_s = pacing.due_in_s
+        self._run = {
+            "timer": self._run_timer,
+            "camera": self._run_camera,
+            "free": self._run_free,
+            "consumed": self._run_consumed,
+        }[pacing.trigger]
+        self._triggered_ns = 0
         self._image = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -280,7 +311,7 @@ class DecisionThread:
         """Begin a new epoch and the thread. RuntimeError while an earlier decision is still running."""
         if self.running:
             raise RuntimeError("the previous decision is still running; try again when it has ended")
-        self._decider.flush()
+        self._decider.flush("activated")
         self._image.clear()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._main, args=(self._stop,), name="decisions", daemon=True)
@@ -288,16 +319,18 @@ class DecisionThread:
 
     def trigger(self) -> None:
         """The trigger camera has a new image."""
+        self._triggered_ns = time.monotonic_ns()
         self._image.set()
 
-    def stop(self, timeout_s: float = 2.0) -> bool:
-        """End the epoch and wait; False when a decision is still in flight then (its result is dropped, R49).
+    def stop(self, timeout_s: float = 2.0, reason: str = "deactivated") -> bool:
+        """End the epoch, for `reason`, and wait; False when a decision is still in flight then (its result is
+        dropped, R49).
 
         Called on the decision thread itself (from `publish` or `on_error`) it does not wait.
         """
         self._stop.set()
         self._image.set()
-        self._decider.flush()
+        self._decider.flush(reason)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
@@ -309,9 +342,11 @@ class DecisionThread:
         except Exception as error:  # handed to the node, which reports it and deactivates
             self._on_error(error)
 
-    def _step(self, stop: threading.Event) -> bool:
-        """One decision; False when there was none to publish."""
-        outcome = self._decider.decide(self._now_ns())
+    def _step(self, stop: threading.Event, due_ns: int | None = None) -> bool:
+        """One decision that was due at `due_ns` (monotonic); False when there was none to publish."""
+        if self._decider.holding:
+            return False
+        outcome = self._decider.decide(self._now_ns(), due_ns)
         if stop.is_set():
             return False
         if isinstance(outcome, Decision):
@@ -324,7 +359,7 @@ class DecisionThread:
         """Deadlines lie on a grid from the start: one late decision does not shift the following ones."""
         deadline_ns = time.monotonic_ns()
         while not stop.wait(max(0, deadline_ns - time.monotonic_ns()) / NS_PER_S):
-            self._step(stop)
+            self._step(stop, deadline_ns)
             late = max(0, time.monotonic_ns() - deadline_ns) // self._period_ns
             self.missed += late
             deadline_ns += (late + 1) * self._period_ns
@@ -336,7 +371,7 @@ class DecisionThread:
                 return
             if fresh:
                 self._image.clear()
-                self._step(stop)
+                self._step(stop, self._triggered_ns)
                 continue
             missing = self._decider.check(self._now_ns())
             if missing is not None and self._on_skip is not None:
@@ -346,3 +381,15 @@ class DecisionThread:
         while not stop.is_set():
             if not self._step(stop):
                 stop.wait(IDLE_S)
+
+    def _run_consumed(self, stop: threading.Event) -> None:
+        """A stopped robot consumes nothing, and nobody tells: so look again every few milliseconds."""
+        earliest_ns = 0
+        while not stop.is_set():
+            now_ns = time.monotonic_ns()
+            wait_s = max(self._due_in_s(), (earliest_ns - now_ns) / NS_PER_S)
+            if wait_s > 0.0:
+                stop.wait(min(wait_s, CONSUMED_LOOK_S))
+                continue
+            self._step(stop, now_ns)
+            earliest_ns = now_ns + self._period_ns

@@ -156,6 +156,43 @@ def _decision_level(facts: DecisionFacts, active: bool) -> tuple[bytes, str]:
     return OK, f"{facts.rate_hz:.1f} Hz"
 
 
+@dataclass(frozen=True)
+class MotionFacts:
+    """What is known of the commands. `lag` in the robot's units by joint, `remaining_s` in s."""
+
+    mode: str
+    closed: str
+    latched: bool
+    stops: int
+    last_stop: str
+    refused: int
+    expired: int
+    clipped: int
+    remaining_s: float
+    lag: Mapping[str, float] = field(default_factory=dict)
+
+
+def motion_status(prefix: str, facts: MotionFacts, *, active: bool) -> DiagnosticStatus:
+    """Whether commands flow, why not, what limits did, and how far the robot is behind (R39)."""
+    values: dict[str, object] = {
+        "mode": facts.mode,
+        "commands": facts.closed or "flow",
+        "stops": facts.stops,
+        "last_stop": facts.last_stop or "never",
+        "refused_chunks": facts.refused,
+        "expired_chunks": facts.expired,
+        "points_changed_by_limits": facts.clipped,
+        "remaining_s": f"{facts.remaining_s:.2f}",
+        **{f"lag_{name}": f"{value:.4f}" for name, value in facts.lag.items()},
+    }
+    name = f"{prefix}: motion"
+    if facts.latched:
+        return status(name, ERROR if active else WARN, f"stopped: {facts.closed}", values)
+    if facts.closed:
+        return status(name, WARN if active else OK, f"no commands: {facts.closed}", values)
+    return status(name, OK, "commands flow" if active else "inactive", values)
+
+
 def state_status(
     prefix: str, state: str, values: Mapping[str, object], *, fault: str | None, phase: str | None
 ) -> DiagnosticStatus:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from flashrt_ros import diagnostics
-from flashrt_ros.diagnostics import DecisionFacts, SourceFacts
+from flashrt_ros.diagnostics import DecisionFacts, MotionFacts, SourceFacts
 from flashrt_ros.ingest import SourceCounts
 from flashrt_ros.observation import JOINT_STATES, NS_PER_S, Decision, NotReady, Rejected
 
@@ -77,6 +77,7 @@ class Health:
             not_ready = running.decider.check(self._node.get_clock().now().nanoseconds)
         facts = self._decisions(running, not_ready, active)
         statuses.append(diagnostics.decision_status(self._prefix, facts, active=active))
+        statuses.append(diagnostics.motion_status(self._prefix, _motion_facts(running), active=active))
         counts = running.ingest.counts()
         for name in running.inputs.sources:
             source = _source_facts(running, name, counts[name])
@@ -126,7 +127,7 @@ class Health:
             summaries={name: window.summary() for name, window in windows.items()},
             missed=running.thread.missed,
             missed_now=missed,
-            expired=running.outputs.expired,
+            expired=running.commands.expired,
             not_ready=not_ready,
             rejected=last.reason if active and _is_fault(last) else None,
             **observed,
@@ -136,6 +137,23 @@ class Health:
 def _is_fault(outcome: object) -> TypeGuard[Rejected]:
     """A result that was flushed (new instruction, clock jump) is no fault: the next one is under way."""
     return isinstance(outcome, Rejected) and outcome.kind != "old_epoch"
+
+
+def _motion_facts(running: Running) -> MotionFacts:
+    commands, config, now_ns = running.commands, running.config, time.monotonic_ns()
+    safety = commands.safety.facts(now_ns)
+    return MotionFacts(
+        mode="shadow" if config.shadow else "dry run" if config.dry_run else config.execute,
+        closed=safety.closed,
+        latched=safety.latched,
+        stops=commands.stops,
+        last_stop=commands.last_stop,
+        refused=commands.refused,
+        expired=commands.expired,
+        clipped=commands.clipped,
+        remaining_s=commands.remaining_s(now_ns),
+        lag=commands.lag,
+    )
 
 
 def _source_facts(running: Running, name: str, counts: SourceCounts) -> SourceFacts:

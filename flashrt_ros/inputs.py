@@ -15,7 +15,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import String
+from std_msgs.msg import Bool, String
 
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import JOINT_STATES
@@ -157,3 +157,21 @@ class InstructionTopic:
         """Destroy both subscriptions."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
+
+
+class EnableTopic:
+    """`~/enable`: the deadman. Best effort, so that reliable and best-effort publishers both reach it."""
+
+    def __init__(self, node: Node, on_value: Callable[[bool], Any]) -> None:
+        self._node = node
+        self._subscription = node.create_subscription(
+            Bool,
+            "~/enable",
+            lambda message: on_value(bool(message.data)),
+            QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT),
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+        )
+
+    def close(self) -> None:
+        """Destroy the subscription."""
+        self._node.destroy_subscription(self._subscription)

@@ -5,14 +5,13 @@ by value."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
-from sensor_msgs.msg import Image
-from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+from sensor_msgs.msg import Image, JointState
 
-from flashrt_ros.chunk import ChunkFields, TrajectoryPoints
+from flashrt_ros.chunk import ChunkFields
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.observation import NS_PER_S
 
@@ -58,17 +57,22 @@ def action_chunk(fields: ChunkFields) -> ActionChunk:
     message.policy_ms = float(fields.policy_ms)
     message.stage_names = list(fields.stage_names)
     message.stage_ms = array("f", fields.stage_ms)
+    message.group_names = list(fields.group_names)
+    message.group_spaces = list(fields.group_spaces)
+    message.group_widths = array("I", fields.group_widths)
+    message.commanded = fields.commanded
+    message.wait_ms = float(fields.wait_ms)
+    message.post_ms = float(fields.post_ms)
+    message.publish_ms = float(fields.publish_ms)
+    message.decision_rate_hz = float(fields.decision_rate_hz)
+    message.missed_deadlines = fields.missed_deadlines
     return message
 
 
-def joint_trajectory(names: Sequence[str], points: TrajectoryPoints) -> JointTrajectory:
-    """trajectory_msgs/JointTrajectory with stamp 0 ("start now") and positions [n, D] at their times."""
-    message = JointTrajectory()
-    message.joint_names = list(names)
-    message.points = [
-        JointTrajectoryPoint(positions=_array("d", row), time_from_start=duration_message(time_ns))
-        for row, time_ns in zip(points.positions, points.times_ns.tolist(), strict=True)
-    ]
+def lag_message(lag: Mapping[str, float], stamp_ns: int) -> JointState:
+    """sensor_msgs/JointState whose positions are differences by joint, in the robot's units."""
+    message = JointState(name=list(lag), position=array("d", lag.values()))
+    message.header.stamp = time_message(stamp_ns)
     return message
 
 

@@ -80,7 +80,8 @@ class Decision:
 
     `actions` are robot units, row 0 is the action for `observation.oldest_ns`; columns are `action_names`.
     `started_ns` and `finished_ns` are on the monotonic clock. `first` marks the first chunk after a
-    flush: nothing of it counts as consumed. Times ending in `_ms` are milliseconds.
+    flush: nothing of it counts as consumed. Times ending in `_ms` are milliseconds; `wait_ms` is how long
+    after its deadline or trigger it began.
     """
 
     actions: np.ndarray  # float32 [H, D]
@@ -98,6 +99,7 @@ class Decision:
     stage_ms: dict[str, float] = field(default_factory=dict)
     started_ns: int = 0
     finished_ns: int = 0
+    wait_ms: float = 0.0
 
     @property
     def total_ms(self) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from flashrt_kernels.errors import ObservationError
@@ -184,6 +184,10 @@ class NodeConfig:
     def action_names(self) -> tuple[str, ...]:
         """Names of the columns of the action chunk."""
         return tuple(joint.name for joint in self.action_joints)
+
+    def for_horizon(self, horizon: int) -> NodeConfig:
+        """This, with the `replan_after` that 0 stands for: half a chunk of `horizon` steps."""
+        return self if self.replan_after else replace(self, replan_after=max(1, horizon // 2))
 
     def check_policy(self, policy: PolicyShape) -> tuple[str, ...]:
         """Match cameras with slots, joints with the state and action names with the action vector, by name.

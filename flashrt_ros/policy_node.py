@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,18 +26,22 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
 
+from flashrt_ros.channels import open_channels
+from flashrt_ros.commands import EXPIRED, Accepted, Commands
 from flashrt_ros.decision import Decider, DecisionThread, Pacing
 from flashrt_ros.diagnostics import Heartbeat
+from flashrt_ros.guardian import Guardian
 from flashrt_ros.health import Health
 from flashrt_ros.ingest import Ingest
-from flashrt_ros.inputs import Inputs, InstructionTopic, with_full_topics
+from flashrt_ros.inputs import EnableTopic, Inputs, InstructionTopic, with_full_topics
 from flashrt_ros.lifecycle import Refused, StopSignals, transition
 from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
-from flashrt_ros.outputs import Outputs
+from flashrt_ros.outputs import CommandPublishers, Outputs
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.running import Running, vector_lines
+from flashrt_ros.safety import Safety, stops_robot
 
 STOP_TIMEOUT_S = 2.0
 
@@ -63,6 +68,7 @@ class PolicyNode(LifecycleNode):
         self._undo = ExitStack()
         self._active = False
         self._beat_error = ""
+        self._closed_told = ""
         self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
@@ -137,20 +143,45 @@ class PolicyNode(LifecycleNode):
 
     def _assemble(self, config: NodeConfig, policy: Any, undo: ExitStack) -> Running:
         self._step("configure 5/6: publishers and the decision thread")
+        channels = open_channels(config)
+        publishers = CommandPublishers(self, channels, config.stream_rate_hz)
+        undo.callback(publishers.close)
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
         ingest = Ingest(with_full_topics(self, config), warn=self._warn, info=self._info)
         inputs = Inputs(self, config, ingest)
-        decider = Decider(policy, ingest, config, pull=inputs.pull)
+        commands = Commands(
+            channels,
+            Safety(config),
+            config,
+            publishers,
+            measured=lambda names: ingest.measured(names, self._now_ns()),
+        )
+        decider = Decider(
+            policy,
+            ingest,
+            config,
+            pull=inputs.pull,
+            on_epoch=self._on_epoch,
+            remaining_s=lambda: commands.remaining_s(time.monotonic_ns()),
+        )
         thread = DecisionThread(
             decider,
-            Pacing(config.trigger, config.decision_rate),
-            publish=lambda decision: self._on_decision(outputs, decision),
+            Pacing(
+                config.trigger,
+                config.decision_rate,
+                due_in_s=lambda: commands.replan_in_s(time.monotonic_ns()),
+            ),
+            publish=self._on_decision,
             now_ns=self._now_ns,
             on_error=self._on_fatal,
             on_skip=self._on_skip,
         )
-        return Running(config, policy, ingest, inputs, outputs, decider, thread)
+        guardian = Guardian(
+            commands, config.stream_rate_hz, self._alarm, self._on_stopped, on_error=self._on_fatal
+        )
+        undo.callback(guardian.stop)
+        return Running(config, policy, ingest, inputs, outputs, commands, decider, thread, guardian)
 
     def _listen(self, running: Running, undo: ExitStack) -> None:
         self._step("configure 6/6: subscriptions")
@@ -158,6 +189,8 @@ class PolicyNode(LifecycleNode):
         running.inputs.open(running.thread.trigger, on_demand=self._on_demand)
         instruction = InstructionTopic(self, self._on_instruction)
         undo.callback(instruction.close)
+        enable = EnableTopic(self, self._on_enable)
+        undo.callback(enable.close)
 
     def _forget(self) -> None:
         with self._gate:
@@ -175,12 +208,14 @@ class PolicyNode(LifecycleNode):
         result = super().on_activate(state)
         with self._gate:
             self._active = True
+        self.running.commands.reset()
         try:
             self.running.thread.start()
         except RuntimeError as error:
             self._stop_deciding()
             super().on_deactivate(state)
             raise Refused(str(error)) from error
+        self.running.guardian.start()
         self.health.at(None)
         self.get_logger().info("active: deciding")
         return result
@@ -220,7 +255,9 @@ class PolicyNode(LifecycleNode):
         """Stop the thread; False when a decision is still in flight afterwards."""
         if self.running is None:
             return True
+        # Ends the epoch first, which stops the robot (`_on_epoch`); only then it waits.
         stopped = self.running.thread.stop(STOP_TIMEOUT_S)
+        self.running.guardian.stop()
         if not stopped:
             self.get_logger().warning(
                 f"a decision is still in flight after {STOP_TIMEOUT_S:g} s; its result will be dropped"
@@ -251,27 +288,82 @@ class PolicyNode(LifecycleNode):
         elif self.running is not None:
             self.running.outputs.debug_images_hz = float(value)
 
-    def _on_decision(self, outputs: Outputs, decision: Decision) -> None:
+    def _on_enable(self, value: bool) -> None:
+        running = self.running
+        if running is not None:
+            running.commands.safety.enable(value, time.monotonic_ns())
+
+    def _on_epoch(self, reason: str) -> None:
+        """Any thread: what the robot still does belongs to an epoch that is over (R33)."""
+        running = self.running
+        if running is not None and running.commands.stop(reason, time.monotonic_ns()):
+            self._on_stopped(reason)
+
+    def _on_stopped(self, reason: str) -> None:
+        """Any thread: the stop action was sent."""
+        self.get_logger().warning(f"robot stopped: {reason}")
+
+    def _alarm(self) -> str:
+        """Guardian: why the robot must stop, whatever the decision thread is doing."""
+        if self._cancelled():
+            return "the process was asked to stop"
+        running = self.running
+        if running is not None and self._active and not running.thread.running:
+            return "the decision thread has died"
+        return ""
+
+    def _on_decision(self, decision: Decision) -> None:
         """Decision thread: a chunk to send."""
-        outputs.publish(decision)
+        running = self.running
+        if running is None:
+            return
+        rate_hz = running.decider.rate.hz(time.monotonic_ns())
+        accepted = running.outputs.publish(decision, running.commands, rate_hz, running.thread.missed)
+        if not accepted.sent:
+            self._not_sent(running, decision, accepted)
+            return
         text = self.health.reason_to_tell(None)
         if text is not None:
             self.get_logger().info(text)
 
+    def _not_sent(self, running: Running, decision: Decision, accepted: Accepted) -> None:
+        if accepted.fault:
+            self._on_skip(Rejected(accepted.reason, "refused"))
+            return
+        if accepted.reason == EXPIRED and running.commands.expired == 1:
+            rate_hz = running.config.action_rate_hz
+            self.get_logger().warning(
+                f"nothing sent: all {len(decision.actions)} steps of a chunk, at action_rate_hz = "
+                f"{rate_hz:g}, were in the past when it was ready ({accepted.consumed} had passed since its "
+                "observation); expired_chunks in /diagnostics counts such chunks"
+            )
+        if accepted.reason != self._closed_told and accepted.reason != EXPIRED:
+            self._closed_told = accepted.reason
+            self.get_logger().warning(f"chunks go out, commands do not: {accepted.reason}")
+
     def _on_skip(self, skipped: NotReady | Rejected) -> None:
-        """Decision thread: no chunk this time."""
+        """Decision thread: no chunk this time. A robot that is not looked after stands still (R7, R42)."""
+        running = self.running
+        if running is not None and stops_robot(skipped):
+            reason = str(skipped) if isinstance(skipped, NotReady) else skipped.reason
+            if isinstance(skipped, Rejected) and skipped.kind != "refused":
+                running.commands.safety.refused(reason)
+            if running.commands.stop(reason, time.monotonic_ns()):
+                self._on_stopped(reason)
         text = self.health.reason_to_tell(skipped)
         if text is not None:
             hints = self.running.inputs.silences() if self.running is not None else []
             self.get_logger().warning("; ".join([text, *hints]))
 
     def _on_fatal(self, error: Exception) -> None:
-        """Decision thread: the policy failed. The transition belongs to the executor's thread (R48)."""
+        """Decision thread or guardian: it failed. The robot stops at once; the transition belongs to the
+        executor's thread (R48)."""
         self.health.fault = f"deactivated itself: {type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error))
         self.get_logger().error(f"decision failed, the node deactivates itself\n{trace}")
         if self.executor is not None:
             self.executor.create_task(self._deactivate_after_fault)
+        self._on_epoch(f"{type(error).__name__}: {error}")
 
     def _deactivate_after_fault(self) -> None:
         if self.state_id == State.PRIMARY_STATE_ACTIVE:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from flashrt_ros.commands import Commands
 from flashrt_ros.decision import Decider, DecisionThread
+from flashrt_ros.guardian import Guardian
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.inputs import Inputs
 from flashrt_ros.outputs import Outputs
@@ -23,8 +25,10 @@ class Running:
     ingest: Ingest
     inputs: Inputs
     outputs: Outputs
+    commands: Commands
     decider: Decider
     thread: DecisionThread
+    guardian: Guardian
 
 
 def vector_lines(config: NodeConfig) -> tuple[str, str]:

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from flashrt_ros.chunk import (
-    chunk_fields,
-    decision_steps_consumed,
-    is_finite,
-    steps_consumed,
-    trajectory_points,
-)
+from flashrt_ros.chunk import Account, chunk_fields, decision_steps_consumed, is_finite, steps_consumed
+from flashrt_ros.groups import all_positions
 from flashrt_ros.observation import Decision, Observation
 
 S = 1_000_000_000
@@ -78,28 +74,6 @@ def test_R29_age_and_own_duration_both_count() -> None:
     assert decision_steps_consumed(decision(), 30) == 3
 
 
-def test_trajectory_starts_at_the_first_step_that_is_not_over() -> None:
-    """Point j is row d + j − 1 at j·dt: the controller enters the chunk where the robot is."""
-    points = trajectory_points(ACTIONS, 1, 20)
-    assert points is not None
-    assert points.positions.tolist() == ACTIONS[1:].tolist()
-    assert points.positions.dtype == np.float64
-    assert points.times_ns.tolist() == [50_000_000, 100_000_000, 150_000_000]
-
-
-def test_times_do_not_drift() -> None:
-    """At 30 Hz a step is no whole number of nanoseconds; the 3000th point still lies at 100 s."""
-    points = trajectory_points(np.zeros((3000, 1), np.float32), 0, 30)
-    assert points is not None
-    assert points.times_ns[-1] == 100 * S
-
-
-@pytest.mark.parametrize("consumed", [4, 5, 1000])
-def test_R36_a_trajectory_in_the_past_is_nothing(consumed: int) -> None:
-    """A controller must never be sent motions whose time is over."""
-    assert trajectory_points(ACTIONS, consumed, 20) is None
-
-
 def test_R42_one_bad_value_rejects_the_chunk() -> None:
     """NaN and infinities are caught before anything is published."""
     assert is_finite(ACTIONS)
@@ -111,7 +85,9 @@ def test_R42_one_bad_value_rejects_the_chunk() -> None:
 
 def test_R14_chunk_message_carries_names_stamps_and_timing() -> None:
     """Whoever records the topic can tell which row is for when and which column is which joint."""
-    fields = chunk_fields(decision(), 3, 30)
+    groups = (all_positions(("a", "b")), replace(all_positions(("c",)), name="hand", space="gripper"))
+    account = Account(groups, True, post_ms=1.5, publish_ms=0.5, decision_rate_hz=9.5, missed_deadlines=2)
+    fields = chunk_fields(decision(), 3, 30, account)
     assert fields.stamp_ns == 7 * S, "the oldest required source; an optional one does not count"
     assert fields.source_names == ("front", "spare", "joint_states")
     assert fields.source_stamps_ns == (7 * S, 5 * S, 8 * S)
@@ -124,6 +100,11 @@ def test_R14_chunk_message_carries_names_stamps_and_timing() -> None:
     assert (fields.instruction, fields.model) == ("pick", "pi05")
     assert (fields.age_ms, fields.ingest_ms, fields.policy_ms) == (40.0, 1.0, 60.0)
     assert dict(zip(fields.stage_names, fields.stage_ms, strict=True)) == {"vision": 20.0, "action": 40.0}
+    assert fields.group_names == ("joints", "hand")
+    assert fields.group_spaces == ("joint_position", "gripper")
+    assert fields.group_widths == (2, 1)
+    assert (fields.commanded, fields.post_ms, fields.publish_ms) == (True, 1.5, 0.5)
+    assert (fields.decision_rate_hz, fields.missed_deadlines) == (9.5, 2)
 
 
 def test_R43_R24_ages_and_skew_of_an_observation() -> None:

@@ -212,3 +212,50 @@ def test_windows_hold_what_was_decided() -> None:
         assert summary.count == 3
     assert rig.decider.windows["age"].last == pytest.approx(100)
     assert rig.decider.counts["decided"] == 3
+
+
+def test_R33_the_end_of_an_epoch_is_told_so_that_the_robot_stops() -> None:
+    """A new instruction, a reset and a clock jump all void what the robot still does."""
+    rig = Rig()
+    rig.decider._on_epoch = (told := []).append
+    rig.decider.set_instruction("another")
+    rig.decider.flush("deactivated")
+    rig.fill()
+    rig.decided(T0)
+    rig.fill(T0 - 60 * S)
+    rig.decider.decide(T0 - 60 * S)
+    assert told == ["a new instruction", "deactivated", "the clock went back"]
+
+
+def test_R43_finish_chunk_keeps_the_instruction_until_the_chunk_has_ended() -> None:
+    """`instruction_policy: finish_chunk`: the robot ends what it does, and nothing is decided meanwhile."""
+    rig = Rig(parameters={"instruction_policy": "finish_chunk"})
+    remaining = [1.0]
+    rig.decider._remaining_s = lambda: remaining[0]
+    epoch = rig.decider.epoch
+    assert rig.decider.set_instruction("another")
+    assert (rig.decider.instruction, rig.decider.epoch, rig.decider.holding) == ("wait", epoch, True)
+    assert not rig.decider.set_instruction("another"), "said twice"
+    remaining[0] = 0.0
+    assert not rig.decider.holding
+    rig.fill()
+    decision = rig.decided()
+    assert (decision.instruction, decision.epoch) == ("another", epoch + 1)
+
+
+def test_R43_flush_changes_the_instruction_at_once() -> None:
+    """The default: who says stop! does not want to wait for a second of motion."""
+    rig = Rig()
+    rig.decider._remaining_s = lambda: 1.0
+    rig.decider.set_instruction("another")
+    assert (rig.decider.instruction, rig.decider.holding) == ("another", False)
+
+
+def test_wait_is_the_time_from_the_deadline_to_the_start() -> None:
+    """A decision that begins late is told apart from one that computes long."""
+    rig = Rig()
+    rig.fill()
+    outcome = rig.decider.decide(T0, time.monotonic_ns() - 20_000_000)
+    assert isinstance(outcome, Decision)
+    assert 20.0 <= outcome.wait_ms < 1000.0
+    assert rig.decided().wait_ms == 0.0

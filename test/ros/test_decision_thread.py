@@ -193,3 +193,43 @@ def test_start_again_after_stop(loops: Any) -> None:
     loop.until(lambda: len(loop.published) > count, "a decision after the restart")
     assert loop.published[count].epoch > loop.published[count - 1].epoch
     assert loop.published[count].first
+
+
+def test_consumed_decides_when_the_robot_has_used_its_steps(loops: Any) -> None:
+    """`trigger: consumed`: no decision while the robot still has enough to do, one as soon as it has not."""
+    due_in = [10.0]
+    loop = loops(Pacing("consumed", 1000.0, due_in_s=lambda: due_in[0]))
+    loop.thread.start()
+    time.sleep(0.1)
+    assert loop.published == []
+    due_in[0] = 0.0
+    loop.until(lambda: len(loop.published) >= 2, "decisions")
+    due_in[0] = 10.0
+    time.sleep(0.05)
+    count = len(loop.published)
+    time.sleep(0.1)
+    assert len(loop.published) == count
+
+
+def test_consumed_is_no_faster_than_decision_rate(loops: Any) -> None:
+    """A robot that stands consumes nothing: without a bound the policy would run hot for nothing."""
+    loop = loops(Pacing("consumed", 20.0))
+    loop.thread.start()
+    time.sleep(0.5)
+    loop.thread.stop()
+    assert 2 <= len(loop.published) <= 12
+
+
+def test_R43_nothing_is_decided_while_an_instruction_waits(loops: Any) -> None:
+    """`finish_chunk`: a new chunk of the old instruction would never let the old one end."""
+    loop = loops(Pacing("timer", 200.0))
+    loop.thread.start()
+    loop.until(lambda: len(loop.published) >= 1, "a decision")
+    loop.rig.decider._remaining_s = lambda: 1.0
+    loop.rig.decider._pending = "another"
+    time.sleep(0.05)
+    count = len(loop.published)
+    time.sleep(0.1)
+    assert len(loop.published) == count
+    loop.rig.decider._remaining_s = lambda: 0.0
+    loop.until(lambda: loop.published[-1].instruction == "another", "the new instruction")

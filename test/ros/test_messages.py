@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
-from flashrt_ros.chunk import ChunkFields, trajectory_points
-from flashrt_ros.messages import action_chunk, duration_message, joint_trajectory, rgb_image, time_message
+from flashrt_ros.chunk import ChunkFields
+from flashrt_ros.messages import action_chunk, duration_message, rgb_image, time_message
 from flashrt_ros.msg import ActionChunk
 
 FIELDS = ChunkFields(
@@ -33,6 +33,15 @@ FIELDS = ChunkFields(
     policy_ms=100.0,
     stage_names=("vision", "action"),
     stage_ms=(40.0, 60.0),
+    group_names=("arm", "gripper"),
+    group_spaces=("joint_position", "gripper"),
+    group_widths=(1, 1),
+    commanded=True,
+    wait_ms=0.25,
+    post_ms=1.5,
+    publish_ms=0.75,
+    decision_rate_hz=9.5,
+    missed_deadlines=2**33,
 )
 
 
@@ -45,26 +54,17 @@ def test_chunk_survives_the_wire() -> None:
     assert list(message.data) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert list(message.stage_ms) == [40.0, 60.0]
     integers = ("horizon", "action_dim", "steps_consumed", "sequence", "epoch", "seed")
-    same = (*integers, "instruction", "model", "age_ms", "ingest_ms", "policy_ms")
+    times = ("age_ms", "wait_ms", "ingest_ms", "policy_ms", "post_ms", "publish_ms")
+    account = ("commanded", "decision_rate_hz", "missed_deadlines")
+    same = (*integers, "instruction", "model", *times, *account)
     assert {name: getattr(message, name) for name in same} == {name: getattr(FIELDS, name) for name in same}
-    for name in ("source_names", "action_names", "stage_names"):
+    for name in ("source_names", "action_names", "stage_names", "group_names", "group_spaces", "group_widths"):
         assert tuple(getattr(message, name)) == getattr(FIELDS, name)
 
 
 def test_chunk_needs_no_copy_value_by_value() -> None:
     """Any other type than array.array is checked and converted element by element: milliseconds per chunk."""
     assert isinstance(action_chunk(FIELDS).data, array)
-
-
-def test_trajectory_starts_now() -> None:
-    """Stamp 0 is "start now" to every controller; times count from there."""
-    points = trajectory_points(np.array([[0, 1], [2, 3], [4, 5]], np.float32), 1, 4.0)
-    assert points is not None
-    message = joint_trajectory(("a", "b"), points)
-    assert (message.header.stamp.sec, message.header.stamp.nanosec) == (0, 0)
-    assert list(message.joint_names) == ["a", "b"]
-    assert [list(point.positions) for point in message.points] == [[2.0, 3.0], [4.0, 5.0]]
-    assert [point.time_from_start.nanosec for point in message.points] == [250_000_000, 500_000_000]
 
 
 def test_image_is_packed_rgb() -> None:
