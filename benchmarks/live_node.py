@@ -28,6 +28,14 @@ ROBOT = {
     "joint_names": JOINT_NAMES,
     "action_rate_hz": 10.0,
     "instruction": "pick up the red cube",
+    "require_enable": False,
+    "pose_check": False,
+    "limit_storm_after": 0,
+    **{f"camera.{name}.frozen_after": 0 for name in CAMERAS},  # drawn: no noise
+    **{f"joint.{joint.name}.min": joint.lower for joint in JOINTS},
+    **{f"joint.{joint.name}.max": joint.upper for joint in JOINTS},
+    **{f"joint.{joint.name}.max_velocity": joint.max_velocity for joint in JOINTS},
+    **{f"joint.{joint.name}.max_jump": 10.0 for joint in JOINTS},
 }
 
 

@@ -5,6 +5,7 @@ manager."""
 from __future__ import annotations
 
 import array
+import itertools
 import signal
 import subprocess
 import sys
@@ -63,6 +64,10 @@ def parameters(**changes: Any) -> dict[str, Any]:
         "instruction": "pick up the red block",
         "decision_rate": 10.0,
         "action_rate_hz": 10.0,
+        # Opted out of, so that a test shows what it is about; tests of these turn them on.
+        "limits": False,
+        "require_enable": False,
+        "pose_check": False,
     }
     return values | {key.replace("__", "."): value for key, value in changes.items()}
 
@@ -294,11 +299,16 @@ class Robot:
         )
 
 
+_noise = itertools.count()
+
+
 def image(name: str = "", *, height: int = 40, width: int = 64, encoding: str = "rgb8") -> Image:
-    """A grey image that differs from camera to camera."""
+    """A grey image that differs from camera to camera, and in one byte from the one before: a sensor has noise,
+    a camera without is frozen."""
     message = Image(height=height, width=width, encoding=encoding, step=3 * width)
     message.header.frame_id = name
     message.data = array.array("B", bytes([40 + 20 * len(name)]) * (3 * height * width))
+    message.data[0] = next(_noise) % 256
     return message
 
 
