@@ -39,7 +39,8 @@ class Trajectory:
     @property
     def times_ns(self) -> np.ndarray:
         """`time_from_start` of the points to send, knots 1 to n: int64 [n]."""
-        return np.rint(self.times_s[1:] * NS_PER_S).astype(np.int64)
+        rounded: np.ndarray = np.rint(self.times_s[1:] * NS_PER_S).astype(np.int64)
+        return rounded
 
     def at(self, now_ns: int) -> tuple[np.ndarray, np.ndarray]:
         """Position [J] and velocity [J] at `now_ns`: knot 0 before the start, at rest after the end."""
@@ -112,7 +113,7 @@ def knot_velocities(positions: np.ndarray, dt: float, v0: np.ndarray, end: EndVe
 
 @lru_cache(maxsize=256)
 def _inverse(count: int, end: EndVelocity) -> np.ndarray:
-    """Inverse [n, n] of the spline's equations for velocities 1 to n; velocity 0 is on the right-hand side."""
+    """Inverse [n, n] of the spline's equations for velocities 1 to n; velocity 0 is known."""
     matrix = 4.0 * np.eye(count) + np.eye(count, k=1) + np.eye(count, k=-1)
     matrix[-1] = 0.0
     if end == "zero":

@@ -93,7 +93,8 @@ class Arm:
     def set_point(self, now_s: float) -> np.ndarray:
         """The commanded position [D] at `now_s`."""
         position, _ = self._controller.sample(now_s)
-        return np.clip(position, self._lower, self._upper)
+        within: np.ndarray = np.clip(position, self._lower, self._upper)
+        return within
 
     def follow(
         self,
@@ -106,8 +107,9 @@ class Arm:
     ) -> None:
         """Replace the trajectory: `points[k]` (columns `names`) is due `times_s[k]` seconds after `start_s`.
 
-        `start_s` None means now. `velocities` as `points`, None when they have none: straight lines then. Raises
-        `TrajectoryError` when a controller would reject the trajectory; the arm then keeps its old one.
+        `start_s` None means now. `velocities` as `points`; None when they have none, the set point then runs
+        straight. Raises `TrajectoryError` when a controller would reject the trajectory; the arm then keeps
+        its old one.
         """
         self._controller.accept(names, times_s, points, velocities, None, now_s, start_s)
 

@@ -1,15 +1,15 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """What joint_trajectory_controller of ros2_controllers does with a trajectory, without ROS.
 
-Rules, as its documentation and behaviour have them (with open_loop_control or interpolate_from_desired_state):
+Its rules, with open_loop_control or interpolate_from_desired_state:
 
-* A new trajectory replaces the old one at once. Until its first point the motion runs from the state commanded
-  at the moment of arrival to that point.
+* A new trajectory replaces the old one at once. Until its first point the motion runs from the state that is
+  commanded when it arrives to that point.
 * Between two states the polynomial is of the highest degree that both ends determine: linear for positions
   alone, cubic with velocities, quintic with accelerations too. What was commanded always has all three.
 * After the last point its position is held.
-* Refused: joints missing or unknown, times that do not grow, a stamped trajectory that is already over, a last
-  velocity other than 0 (unless `allow_nonzero_velocity_at_trajectory_end`).
+* Refused: joints missing or unknown, times that do not grow, a stamped trajectory that is already over, and a
+  last velocity other than 0 (unless `allow_nonzero_velocity_at_trajectory_end`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class JointTrajectoryController:
             for k in range(count)
         ]
         first = min(int((due <= now_s).sum()), count - 1) if self.skip_past_points else 0
-        # From the state of now the motion runs to a first point in the future; a past one leaves no way to it.
+        # To a first point that is still to come the motion runs from the state of now.
         lead = [(now_s, before)] if due[first] > now_s else []
         self._times = [time for time, _ in lead] + due[first:].tolist()
         self._states = [state for _, state in lead] + points[first:]
