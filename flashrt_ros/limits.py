@@ -181,8 +181,8 @@ def _knots_of_stops(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Knots inside the first step, whose ends are `positions` and `velocities` [2, J].
 
-    Returns times [m], positions and velocities [m, J]. The joints `columns[stops.which]` brake there; the others
-    keep their cubic, cut in pieces.
+    Returns times [m], positions and velocities [m, J]. The joints `columns[stops.which]` brake there; the
+    others keep their cubic, cut in pieces.
     """
     braking = columns[stops.which]
     times = merged_times(stops.times[stops.which], np.array([dt]))[:-1]  # [m]
@@ -241,6 +241,8 @@ def _walk(
         if j == 1 and stops.any:
             kept_q[j] = np.where(stops.which, stops.positions, kept_q[j])
             kept_v[j] = np.where(stops.which, 0.0, kept_v[j])
+    if end == "zero":
+        kept_v[last] = 0.0  # exactly, not but for rounding
     return kept_q, kept_v
 
 

@@ -19,8 +19,8 @@ def limits_from_urdf(text: str) -> dict[str, UrdfLimits]:
     """Limits of the joints that somebody can command: {name: (lower, upper, velocity)}.
 
     Fixed, floating, planar and mimic joints are left out. Continuous joints have infinite position limits,
-    and an infinite velocity when they name none. Raises ValueError naming the joint and the attribute when the
-    text is no URDF, and for a document type declaration: its entities could grow without bound.
+    and an infinite velocity when they name none. Raises ValueError naming the joint and the attribute when
+    the text is no URDF, and for a document type declaration: its entities could grow without bound.
     """
     _refuse_doctype(text)
     root = ElementTree.fromstring(text)
