@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashrt_ros.sim.controller import JointTrajectoryController, Rows, TrajectoryError
+
+__all__ = ["JOINTS", "Arm", "ArmPose", "Joint", "TrajectoryError", "arm_pose"]
+
 SHOULDER_HEIGHT = 0.20
 UPPER_ARM = 0.30
 FOREARM = 0.30
 HAND = 0.10
-
-
-class TrajectoryError(ValueError):
-    """A trajectory that a controller would reject; the text says which field and what would be right."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def _direction(pan: float, pitch: float) -> np.ndarray:
 class Arm:
     """Joint positions that chase the current trajectory.
 
-    The set point runs linearly from where it is now through the trajectory's points and holds the last one; a
-    new trajectory replaces the old one at once. The joints follow the set point as a first-order servo
-    (`lag_s`), never faster than their velocity limit and never beyond their position limits. All times are
-    seconds of one monotonic clock.
+    The set point runs through the trajectory's points as joint_trajectory_controller does it (see
+    `flashrt_ros.sim.controller`); a new trajectory replaces the old one at once. The joints follow the set
+    point as a first-order servo (`lag_s`), never faster than their velocity limit and never beyond their
+    position limits. All times are seconds of one monotonic clock.
     """
 
     def __init__(self, joints: Sequence[Joint] = JOINTS, lag_s: float = 0.01, now_s: float = 0.0) -> None:
@@ -88,45 +88,30 @@ class Arm:
         self.positions = np.array([joint.home for joint in joints])  # [D]
         self.velocities = np.zeros(len(joints))  # [D]
         self._now_s = now_s
-        self._times = np.array([now_s])  # [points]
-        self._points = self.positions[None, :].copy()  # [points, D]
+        self._controller = JointTrajectoryController(self.names, self.positions, skip_past_points=True)
 
     def set_point(self, now_s: float) -> np.ndarray:
         """The commanded position [D] at `now_s`."""
-        columns = [np.interp(now_s, self._times, self._points[:, j]) for j in range(len(self.names))]
-        return np.clip(np.array(columns), self._lower, self._upper)
+        position, _ = self._controller.sample(now_s)
+        within: np.ndarray = np.clip(position, self._lower, self._upper)
+        return within
 
     def follow(
         self,
         names: Sequence[str],
         times_s: Sequence[float],
-        points: Sequence[Sequence[float] | np.ndarray],
+        points: Rows,
         now_s: float,
         start_s: float | None = None,
+        velocities: Rows | None = None,
     ) -> None:
         """Replace the trajectory: `points[k]` (columns `names`) is due `times_s[k]` seconds after `start_s`.
 
-        `start_s` None means now. Raises `TrajectoryError` when a controller would reject the trajectory; the
-        arm then keeps its old one.
+        `start_s` None means now. `velocities` as `points`; None when they have none, the set point then runs
+        straight. Raises `TrajectoryError` when a controller would reject the trajectory; the arm then keeps
+        its old one.
         """
-        order = self._column_order(names)
-        rows = _checked_points(points, len(names))[:, order]  # [points, D]
-        due = _checked_times(times_s, len(rows)) + (now_s if start_s is None else start_s)
-        if due[-1] < now_s:
-            raise TrajectoryError(
-                f"the trajectory ended {now_s - due[-1]:.3f} s ago; use stamp 0 for 'start now'"
-            )
-        begin = self.set_point(now_s)
-        ahead = due > now_s
-        self._times = np.concatenate([[now_s], due[ahead]])
-        self._points = np.concatenate([begin[None, :], rows[ahead]])
-        if not ahead.any():  # a single point due now
-            self._times, self._points = np.array([now_s]), rows[-1:]
-
-    def _column_order(self, names: Sequence[str]) -> list[int]:
-        if sorted(names) != sorted(self.names):
-            raise TrajectoryError(f"joint_names are {list(names)}; this arm needs exactly {list(self.names)}")
-        return [list(names).index(name) for name in self.names]
+        self._controller.accept(names, times_s, points, velocities, None, now_s, start_s)
 
     def step(self, now_s: float) -> None:
         """Advance the joints to `now_s`."""
@@ -138,25 +123,3 @@ class Arm:
         moved = np.clip(wanted, -self._max_velocity * dt, self._max_velocity * dt)
         self.positions = np.clip(self.positions + moved, self._lower, self._upper)
         self.velocities = moved / dt
-
-
-def _checked_points(points: Sequence[Sequence[float] | np.ndarray], width: int) -> np.ndarray:
-    if len(points) == 0:
-        raise TrajectoryError("the trajectory has no points; at least one is needed")
-    for index, point in enumerate(points):
-        if len(point) != width:
-            raise TrajectoryError(f"point {index} has {len(point)} positions for {width} joint_names")
-    rows = np.array(points, dtype=np.float64)  # [points, D]
-    if not np.isfinite(rows).all():
-        bad = int(np.argwhere(~np.isfinite(rows))[0, 0])
-        raise TrajectoryError(f"point {bad} holds a position that is not finite")
-    return rows
-
-
-def _checked_times(times_s: Sequence[float], count: int) -> np.ndarray:
-    times = np.array(times_s, dtype=np.float64)  # [points]
-    if len(times) != count:
-        raise TrajectoryError(f"{len(times)} times for {count} points")
-    if times[0] < 0.0 or (np.diff(times) <= 0.0).any():
-        raise TrajectoryError("time_from_start must start at or above 0 and grow from point to point")
-    return times

@@ -109,12 +109,17 @@ class SimulatedRobot(Node):
         now_s = time.monotonic()
         start_s = None if stamp_ns == 0 else now_s + (stamp_ns - self._wall_ns()) / 1e9
         times_s = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in message.points]
+        positions = [p.positions for p in message.points]
+        # A controller uses velocities only where all points have them.
+        velocities = [p.velocities for p in message.points] if _all_have_velocities(message) else None
         try:
-            self.arm.follow(
-                message.joint_names, times_s, [p.positions for p in message.points], now_s, start_s
-            )
+            self.arm.follow(message.joint_names, times_s, positions, now_s, start_s, velocities)
         except TrajectoryError as error:
             self.get_logger().warning(f"trajectory on joint_trajectory ignored: {error}")
+
+
+def _all_have_velocities(message: JointTrajectory) -> bool:
+    return all(len(point.velocities) > 0 for point in message.points)
 
 
 def main(args: list[str] | None = None) -> int:
