@@ -83,7 +83,9 @@ class PoseMotion(Motion[PosePlan]):
             return wanted
         poses = self._limit(wanted, start)
         times_ns = step_times_ns(now_ns, len(poses), self.rate_hz)
-        return Planned(path(start, poses, times_ns, len(poses)), _changed(wanted, poses), version)
+        clipped = _changed(wanted, poses)
+        names = (self.group.name,) if clipped else ()
+        return Planned(path(start, poses, times_ns, len(poses)), clipped, names, version)
 
     def _poses(
         self, rows: np.ndarray, start: np.ndarray, active: PosePlan | None, now_ns: int

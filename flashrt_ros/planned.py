@@ -52,17 +52,19 @@ P = TypeVar("P", bound=Plan)
 class Planned(Generic[P]):
     """A plan that may be executed once `Motion.commit` has agreed.
 
-    clipped: how many of its steps limits changed noticeably. version: the state of the motion it continues.
+    clipped: how many of its steps limits changed noticeably, clipped_names: in what.
+    version: the state of the motion it continues.
     """
 
     plan: P
     clipped: int
+    clipped_names: tuple[str, ...]
     version: int
 
     @property
-    def limited(self) -> float:
-        """Share of the steps that limits changed, 0 … 1."""
-        return self.clipped / max(1, self.plan.steps)
+    def points(self) -> int:
+        """Of how many steps `clipped` are."""
+        return self.plan.steps
 
 
 class Motion(ABC, Generic[P]):

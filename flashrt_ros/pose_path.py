@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from flashrt_ros.observation import NS_PER_S
 from flashrt_ros.planned import Plan, Refused
 from flashrt_ros.rotations import continuous, rotation_of, slerp, values_of
+
+if TYPE_CHECKING:
+    from scipy.spatial.transform import Rotation
 
 _ROUNDING = 1e-9
 
@@ -31,7 +34,7 @@ def joined(places: np.ndarray, turns: Rotation) -> np.ndarray:
 
 def turn_of(pose: np.ndarray) -> Rotation:
     """The rotation of poses [..., 7]."""
-    return Rotation.from_quat(pose[..., 3:])
+    return rotation_of(pose[..., 3:], "quaternion")
 
 
 def composed(deltas: np.ndarray, rotation: str, start: np.ndarray) -> np.ndarray:
@@ -44,8 +47,8 @@ def composed(deltas: np.ndarray, rotation: str, start: np.ndarray) -> np.ndarray
     turn, turns = turn_of(start), []
     for step in rotation_of(deltas[:, 3:], rotation):
         turn = step * turn
-        turns.append(turn)
-    return joined(places, Rotation.concatenate(turns))
+        turns.append(values_of(turn, "quaternion"))
+    return np.concatenate([places, np.stack(turns)], axis=1)
 
 
 def turned(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -69,7 +72,7 @@ def blended(poses: np.ndarray, continuation: np.ndarray, weights: np.ndarray) ->
     pose, as a translation and a rotation, is added to each pose with its weight, [n].
     """
     places = poses[:, :3] + weights[:, None] * (continuation[:3] - poses[0, :3])
-    turns = Rotation.from_rotvec(weights[:, None] * turned(poses[0], continuation)) * turn_of(poses)
+    turns = rotation_of(weights[:, None] * turned(poses[0], continuation), "rotvec") * turn_of(poses)
     return joined(places, turns)
 
 
@@ -104,7 +107,7 @@ def _towards(start: np.ndarray, end: np.ndarray, linear: float, angular: float) 
     if length <= linear and angle <= angular:
         return end
     place = start[:3] + step * min(1.0, linear / max(length, _ROUNDING))
-    rotation = Rotation.from_rotvec(turn * min(1.0, angular / max(angle, _ROUNDING))) * turn_of(start)
+    rotation = rotation_of(turn * min(1.0, angular / max(angle, _ROUNDING)), "rotvec") * turn_of(start)
     return np.concatenate([place, values_of(rotation, "quaternion")])
 
 
@@ -166,5 +169,5 @@ def braking(start: np.ndarray, velocity: np.ndarray, shares: np.ndarray, stop_s:
     Constant deceleration, linear and angular: after a share u of the time, v · T · (u − u²/2) is covered.
     """
     covered = stop_s * (shares - 0.5 * shares**2)[:, None]  # s [n, 1]
-    turns = Rotation.from_rotvec(covered * velocity[3:]) * turn_of(start)
+    turns = rotation_of(covered * velocity[3:], "rotvec") * turn_of(start)
     return joined(start[:3] + covered * velocity[:3], turns)

@@ -105,9 +105,10 @@ class RateMotion(Motion[RatePlan]):
         _, version = self._present()
         wanted = self._rates(rows[consumed:])
         rates = self._limit(wanted)
-        clipped = int((np.abs(rates - wanted) > _NOTICEABLE).any(axis=1).sum())
+        changed = np.abs(rates - wanted) > _NOTICEABLE  # [n, W]
+        names = tuple(self.group.names[column] for column in np.flatnonzero(changed.any(axis=0)))
         plan = RatePlan(step_times_ns(now_ns, len(rates), self.rate_hz), len(rates), _ending(rates))
-        return Planned(plan, clipped, version)
+        return Planned(plan, int(changed.any(axis=1).sum()), names, version)
 
     def _rates(self, rows: np.ndarray) -> np.ndarray:
         """Rows [n, W] → rates [n, W] per s."""

@@ -4,12 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+
+if TYPE_CHECKING:
+    from scipy.spatial.transform import Rotation
 
 _SMALLEST = 1e-6  # length of a quaternion or of a column of rot6d below which it has no direction
+
+
+def _scipy() -> type[Rotation]:
+    """Imported late: it takes half a second, and a node without poses never needs it."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation
 
 
 def rotation_of(values: np.ndarray, rotation: str) -> Rotation:
@@ -33,7 +42,7 @@ def values_of(turn: Rotation, rotation: str) -> np.ndarray:
 def _from_quaternion(values: np.ndarray) -> Rotation:
     if (np.linalg.norm(values, axis=-1) < _SMALLEST).any():
         raise ValueError("a quaternion of length 0 is no rotation")
-    return Rotation.from_quat(values)
+    return _scipy().from_quat(values)
 
 
 def _from_columns(values: np.ndarray) -> Rotation:
@@ -41,7 +50,7 @@ def _from_columns(values: np.ndarray) -> Rotation:
     first, second = values[..., :3], values[..., 3:]
     first = _direction(first)
     second = _direction(second - (first * second).sum(-1, keepdims=True) * first)
-    return Rotation.from_matrix(np.stack([first, second, np.cross(first, second)], axis=-1))
+    return _scipy().from_matrix(np.stack([first, second, np.cross(first, second)], axis=-1))
 
 
 def _direction(vectors: np.ndarray) -> np.ndarray:
@@ -58,8 +67,8 @@ def _to_columns(turn: Rotation) -> np.ndarray:
 
 _FROM: Final[dict[str, Callable[[np.ndarray], Rotation]]] = {
     "quaternion": _from_quaternion,
-    "rpy": lambda values: Rotation.from_euler("xyz", values),
-    "rotvec": Rotation.from_rotvec,
+    "rpy": lambda values: _scipy().from_euler("xyz", values),
+    "rotvec": lambda values: _scipy().from_rotvec(values),
     "rot6d": _from_columns,
     # The rows of a matrix are the columns of its inverse.
     "rot6d_rows": lambda values: _from_columns(values).inv(),
