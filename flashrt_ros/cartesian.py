@@ -35,6 +35,9 @@ from flashrt_ros.pose_path import (
     slowed,
     turned,
 )
+from flashrt_ros.rates import RateMotion
+
+__all__ = ["PoseMotion", "RateMotion", "StopAction"]
 
 StopAction = Literal["hold", "decelerate"]
 

@@ -21,9 +21,10 @@ from flashrt_ros.parameter_table import ConfigError
 
 @dataclass(frozen=True)
 class GripperAction:
-    """One of the two actions: its name in control_msgs.action, and what makes its goal."""
+    """One of the two actions: its name in control_msgs.action, for how many joints, what makes its goal."""
 
     name: str
+    most: int
     goal: Callable[[Any, Sequence[str], np.ndarray], Any]
 
     @property
@@ -39,7 +40,7 @@ def _parallel_goal(action: Any, names: Sequence[str], positions: np.ndarray) -> 
 
 
 def _single_goal(action: Any, names: Sequence[str], positions: np.ndarray) -> Any:
-    """One number without a name; max_effort 0 leaves the force to the driver."""
+    """One number without a name; max_effort 0, as MoveIt sends: drivers of positions do not look at it."""
     goal = action.Goal()
     goal.command.position = float(positions[0])
     goal.command.max_effort = 0.0
@@ -47,8 +48,8 @@ def _single_goal(action: Any, names: Sequence[str], positions: np.ndarray) -> An
 
 
 ACTIONS: Final = (
-    GripperAction("ParallelGripperCommand", _parallel_goal),
-    GripperAction("GripperCommand", _single_goal),
+    GripperAction("ParallelGripperCommand", 64, _parallel_goal),
+    GripperAction("GripperCommand", 1, _single_goal),
 )
 """The first that a server offers is used."""
 
@@ -115,7 +116,8 @@ class GripperClient:
         name = self._node.resolve_topic_name(self._group.topic)
         types = {kind for topic, kinds in self._offered(self._node) if topic == name for kind in kinds}
         for action in ACTIONS:
-            if action.full_name in types and hasattr(self._module, action.name):
+            fits = len(self._group.names) <= action.most
+            if fits and action.full_name in types and hasattr(self._module, action.name):
                 return action
         return None
 

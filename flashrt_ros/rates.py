@@ -174,12 +174,3 @@ _STOPS: Final[dict[str, Callable[[np.ndarray, int, float], RatePlan]]] = {
     "hold": _hold,
     "decelerate": _decelerate,
 }
-
-
-def absolute(rows: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """joint_delta: increments [H, J] → positions [H, J] for `JointMotion`.
-
-    Row k is what step k adds to the step before it, row 0 to `start` [J], the positions of the observation:
-    sums over all rows, those included that are past.
-    """
-    return np.asarray(start, dtype=np.float64) + np.cumsum(np.asarray(rows, dtype=np.float64), axis=0)
