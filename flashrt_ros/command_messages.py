@@ -1,0 +1,141 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""What a group of actions commands → the message that its `output` asks for, as `MESSAGES` says.
+
+Grippers with an action interface are in `gripper_client.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Twist, TwistStamped, Vector3
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension, MultiArrayLayout
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from flashrt_ros.groups import BASE, TWIST, ActionGroup
+from flashrt_ros.messages import _array, duration_message, time_message
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """What a group commands at one moment: `values` [W] and how fast they change, `velocities`, per s.
+
+    As `Motion.commanded` gives both. stamp_ns: on the node's clock; period_ns: until the next command.
+    """
+
+    values: np.ndarray
+    velocities: np.ndarray
+    stamp_ns: int
+    period_ns: int
+
+
+class Knots(Protocol):
+    """What is read of a `Trajectory`: knots 1 to n are sent, knot 0 is where the robot is commanded now."""
+
+    @property
+    def positions(self) -> np.ndarray: ...  # [n + 1, J]
+    @property
+    def velocities(self) -> np.ndarray: ...  # [n + 1, J]
+    @property
+    def times_ns(self) -> np.ndarray: ...  # int64 [n], time_from_start of knots 1 to n
+
+
+def joint_trajectory_of(group: ActionGroup, trajectory: Knots, last_velocity: bool = True) -> JointTrajectory:
+    """trajectory_msgs/JointTrajectory with stamp 0 ("start now"): positions and velocities of the knots.
+
+    last_velocity: whether the last point has velocities; without them it is the controller that chooses.
+    """
+    positions, velocities = trajectory.positions[1:], trajectory.velocities[1:]  # [n, J]
+    points = [
+        JointTrajectoryPoint(
+            positions=_array("d", position),
+            velocities=_array("d", velocity),
+            time_from_start=duration_message(time_ns),
+        )
+        for position, velocity, time_ns in zip(
+            positions, velocities, trajectory.times_ns.tolist(), strict=True
+        )
+    ]
+    if points and not last_velocity:
+        points[-1].velocities = _array("d", velocities[:0])
+    return JointTrajectory(joint_names=list(group.names), points=points)
+
+
+def _moment_trajectory(group: ActionGroup, command: Command) -> JointTrajectory:
+    """One point, due with the next command: how a trajectory controller is streamed to."""
+    point = JointTrajectoryPoint(
+        positions=_array("d", command.values),
+        velocities=_array("d", command.velocities),
+        time_from_start=duration_message(command.period_ns),
+    )
+    return JointTrajectory(joint_names=list(group.names), points=[point])
+
+
+def _joint_state(group: ActionGroup, command: Command) -> JointState:
+    """sensor_msgs/JointState: positions and their velocities, or velocities alone for joint_velocity."""
+    message = JointState(header=_header(group, command), name=list(group.names))
+    if group.space == "joint_velocity":
+        message.velocity = _array("d", command.values)
+        return message
+    message.position = _array("d", command.values)
+    message.velocity = _array("d", command.velocities)
+    return message
+
+
+def _float_array(group: ActionGroup, command: Command) -> Float64MultiArray:
+    """std_msgs/Float64MultiArray [W] whose one dimension names the joints in their order (R14)."""
+    size = len(command.values)
+    dimension = MultiArrayDimension(label=",".join(group.names), size=size, stride=size)
+    return Float64MultiArray(
+        layout=MultiArrayLayout(dim=[dimension], data_offset=0), data=_array("d", command.values)
+    )
+
+
+def _pose(group: ActionGroup, command: Command) -> PoseStamped:
+    """geometry_msgs/PoseStamped in the group's frame, of a pose [7]."""
+    x, y, z, *turn = command.values.tolist()
+    pose = Pose(
+        position=Point(x=x, y=y, z=z),
+        orientation=Quaternion(**dict(zip(("x", "y", "z", "w"), turn, strict=True))),
+    )
+    return PoseStamped(header=_header(group, command), pose=pose)
+
+
+def _twist(group: ActionGroup, command: Command) -> Twist:
+    """geometry_msgs/Twist of vx vy wz, or of all six; what the group does not have is 0."""
+    axes = BASE if group.space == "base" else TWIST
+    parts = dict(zip(axes, command.values.tolist(), strict=True))
+    linear, angular = (Vector3(**{axis: parts.get(f"{kind}{axis}", 0.0) for axis in "xyz"}) for kind in "vw")
+    return Twist(linear=linear, angular=angular)
+
+
+def _twist_stamped(group: ActionGroup, command: Command) -> TwistStamped:
+    """geometry_msgs/TwistStamped, its axes those of the group's frame."""
+    return TwistStamped(header=_header(group, command), twist=_twist(group, command))
+
+
+def _header(group: ActionGroup, command: Command) -> Header:
+    return Header(stamp=time_message(command.stamp_ns), frame_id=group.frame)
+
+
+@dataclass(frozen=True)
+class Output:
+    """How one kind of output goes out: the type of its message, and what makes one."""
+
+    message: type
+    build: Callable[[ActionGroup, Command], Any]
+
+
+MESSAGES: Final[dict[str, Output]] = {
+    "trajectory": Output(JointTrajectory, _moment_trajectory),
+    "joint_state": Output(JointState, _joint_state),
+    "array": Output(Float64MultiArray, _float_array),
+    "pose": Output(PoseStamped, _pose),
+    "twist": Output(Twist, _twist),
+    "twist_stamped": Output(TwistStamped, _twist_stamped),
+}
+"""Output of an action group → its message. A trajectory of a whole chunk: `joint_trajectory_of`."""
