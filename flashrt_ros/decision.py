@@ -21,6 +21,7 @@ from flashrt_ros.statistics import Rate, Window
 
 WINDOWS: Final = ("age", "ingest", "policy", "total")
 SUMS: Final = ("total", "gpu")  # timings that hold others: beside them they would count twice
+STEPS: Final = ("joint_delta", "joint_velocity")  # spaces whose numbers are differences of positions
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
 SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
 
@@ -218,15 +219,17 @@ class Decider:
 
 
 def _to_robot_units(config: NodeConfig) -> Callable[[np.ndarray], np.ndarray]:
-    """Undo scale and offset for the actions of joints that have one: a joint has one unit in both directions.
+    """Undo scale and offset of the action's joints: a joint has one unit in both directions (R17, R18).
 
-    Actions [H, D] of other joints, and all without scale and offset, keep their bits.
+    Steps and velocities have no offset. Actions [H, D] without scale and offset keep their bits.
     """
-    joints = {joint.name: joint for joint in config.joints if (joint.scale, joint.offset) != (1.0, 0.0)}
-    columns = [column for column, name in enumerate(config.action_names) if name in joints]
-    scaled = [joints[config.action_names[column]] for column in columns]
-    scale = np.array([joint.scale for joint in scaled])
-    offset = np.array([joint.offset for joint in scaled])
+    shifted = [group.space not in STEPS for group in config.action_groups for _ in group.names]
+    units = [
+        (joint.scale, joint.offset if has_offset else 0.0)
+        for joint, has_offset in zip(config.action_joints, shifted, strict=True)
+    ]
+    columns = [column for column, unit in enumerate(units) if unit != (1.0, 0.0)]
+    scale, offset = np.array([units[column] for column in columns]).reshape(-1, 2).T  # [n] each
 
     def convert(actions: np.ndarray) -> np.ndarray:
         if columns:

@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Numbers of the state vector from JointState messages: matched by name in every message, merged per joint."""
+"""Numbers of the state from JointState messages: matched by name in every message, merged per joint."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class JointTracker:
         self._messages = np.full(size, NEVER, dtype=np.int64)  # [D] number of the message that set each joint
 
     def put(self, message: Any, stamp_ns: int, arrival_ns: int, number: int) -> bool:
-        """Merge one message, `number` counting up; False when it names none of the joints. Raises as `read`."""
+        """Merge one message, `number` counting up; False when it names no joint of ours. As `read`."""
         found = self.read(message)
         if found is None:
             return False

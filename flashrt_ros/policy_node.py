@@ -35,7 +35,9 @@ from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
+from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.pose_check import pose_check_of
 from flashrt_ros.running import Running, vector_lines
 
 STOP_TIMEOUT_S = 2.0
@@ -104,6 +106,7 @@ class PolicyNode(LifecycleNode):
     def _read_parameters(self) -> NodeConfig:
         self._step("configure 1/6: read parameters")
         config = NodeConfig.from_dict(self.parameters.read())
+        require_packages(config)
         with_full_topics(self, config)  # a name that is none is told now, not after a minute of loading
         return config
 
@@ -139,7 +142,7 @@ class PolicyNode(LifecycleNode):
         self._step("configure 5/6: publishers and the decision thread")
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(with_full_topics(self, config), warn=self._warn, info=self._info)
+        ingest = Ingest(with_full_topics(self, config), self._warn, self._info, pose_check_of(policy, config))
         inputs = Inputs(self, config, ingest)
         decider = Decider(policy, ingest, config, pull=inputs.pull)
         thread = DecisionThread(

@@ -41,7 +41,7 @@ def outside_training(state: np.ndarray, names: Sequence[str], stats: Mapping[str
     outside = (high > low) & ((state < low - margin) | (state > high + margin))  # False for NaN
     return [
         f"{names[i]}: {state[i]:.4g}, trained from {low[i]:.4g} to {high[i]:.4g} ({which})"
-        for i in np.flatnonzero(outside)
+        for i in map(int, np.flatnonzero(outside))
     ]
 
 
