@@ -200,6 +200,10 @@ class Policy:
             for slot, i in self._seen.items()
         }
 
+    def statistics_units(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
+        """[D] in robot units → float32 [D] in the units of `state_stats` (openpi's ALOHA turns joints)."""
+        return self._checkpoint.statistics_units(check_state(state, self.state_dim))
+
     def normalise_state(self, state: Sequence[float] | np.ndarray) -> np.ndarray:
         """[D] in robot units → float32 [D] as the model sees it, before binning or padding."""
         return self._checkpoint.normalise_state(check_state(state, self.state_dim))

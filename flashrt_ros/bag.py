@@ -15,9 +15,14 @@ from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.observation import JOINT_STATES, NS_PER_S
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.state import listened_sources
 
-JOINT_TYPE: Final = "sensor_msgs/msg/JointState"
 CAMERA_TYPES: Final = {"raw": "sensor_msgs/msg/Image", "compressed": "sensor_msgs/msg/CompressedImage"}
+STATE_TYPES: Final = {
+    "joint_state": "sensor_msgs/msg/JointState",
+    "array": "std_msgs/msg/Float64MultiArray",
+    "pose": "geometry_msgs/msg/PoseStamped",
+}
 
 
 class BagError(ValueError):
@@ -52,13 +57,25 @@ def resolve(topic: str, namespace: str, remaps: Mapping[str, str]) -> str:
 def wanted_topics(
     config: NodeConfig, namespace: str, remaps: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """Full topic name → (source, message type) of everything the node would subscribe to."""
-    topics = {
-        resolve(camera.topic, namespace, remaps): (camera.name, CAMERA_TYPES[camera.transport])
-        for camera in config.cameras
-    }
-    topics[resolve(JOINT_STATES, namespace, remaps)] = (JOINT_STATES, JOINT_TYPE)
+    """Full topic name → (source, message type) of everything the node would subscribe to.
+
+    Raises BagError for what only a robot has: tf's own library, and that of point clouds.
+    """
+    topics = {}
+    for camera in config.cameras:
+        kind = _type_of(CAMERA_TYPES, camera.transport, f"camera '{camera.name}'")
+        topics[resolve(camera.topic, namespace, remaps)] = (camera.name, kind)
+    for name, groups in listened_sources(config).items():
+        topic = groups[0].topic if groups else JOINT_STATES
+        kind = _type_of(STATE_TYPES, groups[0].source if groups else "joint_state", name)
+        topics[resolve(topic, namespace, remaps)] = (name, kind)
     return topics
+
+
+def _type_of(types: Mapping[str, str], kind: str, owner: str) -> str:
+    if kind not in types:
+        raise BagError(f"{owner} takes its data from {kind}, which cannot be replayed from a bag")
+    return types[kind]
 
 
 class Bag:

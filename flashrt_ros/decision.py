@@ -17,6 +17,7 @@ from flashrt_ros.chunk import is_finite
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision, NotReady, Observation, Rejected
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.spaces import action_units
 from flashrt_ros.statistics import Rate, Window
 
 WINDOWS: Final = ("age", "ingest", "policy", "total")
@@ -241,19 +242,16 @@ class Decider:
 
 
 def _to_robot_units(config: NodeConfig) -> Callable[[np.ndarray], np.ndarray]:
-    """Undo scale and offset for the actions of joints that have one: a joint has one unit in both directions.
+    """Undo scale and offset of the action's joints: a joint has one unit in both directions (R17, R18).
 
-    Actions [H, D] of other joints, and all without scale and offset, keep their bits.
+    Steps and velocities have no offset. Actions [H, D] without scale and offset keep their bits.
     """
-    units = config.action_joints
-    joints = {joint.name: joint for joint in units if (joint.scale, joint.offset) != (1.0, 0.0)}
-    columns = [column for column, name in enumerate(config.action_names) if name in joints]
-    scaled = [joints[config.action_names[column]] for column in columns]
-    scale = np.array([joint.scale for joint in scaled])
-    offset = np.array([joint.offset for joint in scaled])
+    scale, offset = action_units(config)  # [D] each
+    columns = np.flatnonzero((scale != 1.0) | (offset != 0.0))
+    scale, offset = scale[columns], offset[columns]
 
     def convert(actions: np.ndarray) -> np.ndarray:
-        if columns:
+        if columns.size:
             actions[:, columns] = (actions[:, columns] - offset) / scale
         return actions
 

@@ -39,9 +39,17 @@ def _words(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
+MASKED: Final = ("optional camera", "its slot is masked")
+UNMEASURED: Final = ("optional source", "the joints of the actions are not measured")
+"""What a source is that no decision waits for, and what its absence means."""
+
+
 @dataclass(frozen=True)
 class SourceFacts:
-    """What is known of one camera or of the joint states. Rates in Hz, ages in s; None = never seen."""
+    """What is known of one camera or source of the state. Rates in Hz, ages in s; None = never seen.
+
+    `frozen`: why the images of a camera are taken for one (R7); `without`: MASKED or UNMEASURED.
+    """
 
     name: str
     topic: str
@@ -53,6 +61,8 @@ class SourceFacts:
     skipped: int = 0
     counts: SourceCounts = field(default_factory=SourceCounts)
     conflicts: tuple[str, ...] = ()
+    frozen: str | None = None
+    without: tuple[str, str] = MASKED
 
 
 def source_status(
@@ -89,10 +99,13 @@ def source_reasons(facts: SourceFacts, not_ready: NotReady | None) -> list[str]:
         own = (f"{facts.name}:", f"{facts.name} ")
         reasons = [reason for key, reason in pairs if key.startswith(own) or reason.startswith(own)]
     if not reasons and not facts.required:
+        what, consequence = facts.without
         if facts.silent_s is None:
-            return [f"optional camera {facts.name} was never seen; its slot is masked"]
+            return [f"{what} {facts.name} was never seen; {consequence}"]
         if facts.silent_s > facts.max_age_s:
-            return [f"optional camera {facts.name} stopped {facts.silent_s:.1f} s ago; its slot is masked"]
+            return [f"{what} {facts.name} stopped {facts.silent_s:.1f} s ago; {consequence}"]
+        if facts.frozen is not None:
+            return [f"{what} {facts.name} is {facts.frozen}; {consequence}"]
     return reasons
 
 

@@ -1,9 +1,10 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""sensor_msgs/Image and CompressedImage → `RawImage`, for messages of rclpy and of rosbags alike.
+"""sensor_msgs/Image, CompressedImage, PointCloud2 → `RawImage`, for messages of rclpy and rosbags alike.
 
 Frequent encodings become a view of the message's bytes: colour order and row stride are the image kernel's
-work. Rare ones are decoded by cv_bridge where that is installed, else by OpenCV. The names are those of
-sensor_msgs/image_encodings.
+work. Rare ones are decoded by cv_bridge where that is installed, else by rosbags-image. JPEG and PNG are
+decoded by OpenCV: rosbags-image would turn pictures by their EXIF orientation, and asserts on broken ones.
+The names are those of sensor_msgs/image_encodings.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 import cv2
@@ -38,19 +40,17 @@ class Direct:
 
 @dataclass(frozen=True)
 class Coded:
-    """Bytes that cv2.cvtColor turns into bgr8 by `code`: `channels` per pixel, `rows` per row of pixels.
+    """Bytes that are decoded to bgr8: `channels` per pixel, `rows` per row of pixels.
 
     Width and height must be multiples of `width_of` and `height_of`.
     """
 
-    code: int
     channels: int
     rows: float = 1.0
     width_of: int = 1
     height_of: int = 1
 
 
-# OpenCV names a Bayer pattern by its second row, ROS by its first: rggb is BayerBG.
 ENCODINGS: Final[dict[str, Direct | Coded]] = {
     "rgb8": Direct("rgb8", 3),
     "bgr8": Direct("bgr8", 3),
@@ -60,15 +60,15 @@ ENCODINGS: Final[dict[str, Direct | Coded]] = {
     "8UC1": Direct("mono8", 1),
     "8UC3": Direct("bgr8", 3),  # OpenCV's convention for unnamed channels
     "8UC4": Direct("bgra8", 4),
-    "yuv422": Coded(cv2.COLOR_YUV2BGR_UYVY, 2, width_of=2),
-    "uyvy": Coded(cv2.COLOR_YUV2BGR_UYVY, 2, width_of=2),
-    "yuv422_yuy2": Coded(cv2.COLOR_YUV2BGR_YUY2, 2, width_of=2),
-    "yuyv": Coded(cv2.COLOR_YUV2BGR_YUY2, 2, width_of=2),
-    "nv21": Coded(cv2.COLOR_YUV2BGR_NV21, 1, rows=1.5, width_of=2, height_of=2),
-    "bayer_rggb8": Coded(cv2.COLOR_BayerBG2BGR, 1),
-    "bayer_bggr8": Coded(cv2.COLOR_BayerRG2BGR, 1),
-    "bayer_gbrg8": Coded(cv2.COLOR_BayerGR2BGR, 1),
-    "bayer_grbg8": Coded(cv2.COLOR_BayerGB2BGR, 1),
+    "yuv422": Coded(2, width_of=2),
+    "uyvy": Coded(2, width_of=2),
+    "yuv422_yuy2": Coded(2, width_of=2),
+    "yuyv": Coded(2, width_of=2),
+    "nv21": Coded(1, rows=1.5, width_of=2, height_of=2),
+    "bayer_rggb8": Coded(1),
+    "bayer_bggr8": Coded(1),
+    "bayer_gbrg8": Coded(1),
+    "bayer_grbg8": Coded(1),
 }
 SWAPPED: Final = {"rgb8": "bgr8", "bgr8": "rgb8", "rgba8": "bgra8", "bgra8": "rgba8", "mono8": "mono8"}
 COMPRESSED_FORMATS: Final = ("jpeg", "jpg", "png")
@@ -82,15 +82,12 @@ def prepare(message: Any, camera: CameraConfig) -> tuple[Convert, str]:
 
     Costs microseconds whatever the image's size. Raises MalformedImage or UnsupportedEncoding.
     """
-    prepare_one = _prepare_compressed if camera.transport == "compressed" else _prepare_raw
-    return prepare_one(message, camera)
+    return PREPARE[camera.transport](message, camera)
 
 
 def _prepare_raw(message: Any, camera: CameraConfig) -> tuple[Convert, str]:
     encoding, height, width = message.encoding, int(message.height), int(message.width)
-    row = ENCODINGS.get(encoding)
-    if row is None:
-        raise _unsupported(camera, f"encoding '{encoding}'", ", ".join(ENCODINGS))
+    row = _row_of(encoding, camera)
     packed = width * row.channels
     step = int(message.step) or packed  # R1: 0 means packed
     rows = round(height * row.rows) if isinstance(row, Coded) else height
@@ -117,6 +114,14 @@ def _prepare_raw(message: Any, camera: CameraConfig) -> tuple[Convert, str]:
     ), f"{encoding}, read as {name}"
 
 
+def _row_of(encoding: str, camera: CameraConfig) -> Direct | Coded:
+    """R5: what is known of an encoding. Raises UnsupportedEncoding for depth and everything else."""
+    row = ENCODINGS.get(encoding)
+    if row is None:
+        raise _unsupported(camera, f"encoding '{encoding}'", ", ".join(ENCODINGS))
+    return row
+
+
 def _as_bytes(data: Any) -> np.ndarray:
     """A view of ndarray (rosbags), array.array (rclpy) or bytes (other readers): uint8 [length]."""
     return np.frombuffer(data, dtype=np.uint8)
@@ -126,11 +131,25 @@ def _decode(message: Any, camera: CameraConfig, row: Coded, rows: int, step: int
     bridge = _cv_bridge()
     if bridge is not None:
         return _from_bgr(bridge.imgmsg_to_cv2(message, "bgr8"), camera)
-    packed = int(message.width) * row.channels
-    pixels = _as_bytes(message.data)[: rows * step].reshape(rows, step)[:, :packed]
-    if row.channels > 1:
-        pixels = pixels.reshape(rows, int(message.width), row.channels)
-    return _from_bgr(cv2.cvtColor(np.ascontiguousarray(pixels), row.code), camera)
+    width = int(message.width)
+    pixels = _packed_rows(_as_bytes(message.data), rows, step, width * row.channels)
+    return _from_bgr(_rosbags_decode(message.encoding, rows, width, pixels), camera)
+
+
+def _packed_rows(data: np.ndarray, rows: int, step: int, packed: int) -> np.ndarray:
+    """R1: `rows` rows of `step` bytes → uint8 [rows, packed] without the padding."""
+    return np.ascontiguousarray(data[: rows * step].reshape(rows, step)[:, :packed])
+
+
+def _rosbags_decode(encoding: str, rows: int, width: int, pixels: np.ndarray) -> np.ndarray:
+    """uint8 [rows, bytes of a row] → bgr8 uint8 [h, w, 3]. rosbags-image knows neither padding nor planes:
+    it is given packed rows, and of nv21 the rows of both planes as height."""
+    from rosbags.image import image_to_cvimage
+
+    message: Any = SimpleNamespace(
+        encoding=encoding, height=rows, width=width, is_bigendian=False, data=pixels
+    )
+    return image_to_cvimage(message, "bgr8")
 
 
 def _cv_bridge() -> Any | None:
@@ -170,6 +189,50 @@ def _decompress(message: Any, camera: CameraConfig, length: int, exchanged: bool
     return _from_bgr(pixels, camera, exchanged)
 
 
+def _prepare_cloud(message: Any, camera: CameraConfig) -> tuple[Convert, str]:
+    """The colours of an organised PointCloud2, as RGB-D cameras send it."""
+    height, width = int(message.height), int(message.width)
+    problem = cloud_problem(message)
+    if problem:
+        raise MalformedImage(
+            f"camera '{camera.name}' on {camera.topic}: malformed point cloud ({width}x{height}, point_step "
+            f"{message.point_step}, row_step {message.row_step}, {len(message.data)} bytes): {problem}"
+        )
+    (field,) = (field.name for field in message.fields if field.name in COLOUR_FIELDS)
+    name = SWAPPED["bgra8"] if camera.swap_red_blue else "bgra8"
+    return lambda: _cloud_image(message, field, name), f"point cloud {width}x{height}, field {field}"
+
+
+COLOUR_FIELDS: Final = ("rgb", "rgba")
+COLOUR_TYPES: Final = (6, 7)  # UINT32, FLOAT32 of sensor_msgs/PointField: 0xAARRGGBB in its bits
+
+
+def cloud_problem(cloud: Any) -> str | None:
+    """Why a PointCloud2 is no picture; None when it is one."""
+    fields = {field.name: field for field in cloud.fields}
+    colours = [fields[name] for name in COLOUR_FIELDS if name in fields]
+    height, width = int(cloud.height), int(cloud.width)
+    if height <= 1 or width <= 0:
+        return "it is not organised (height 1): its points are no rows of a picture"
+    if len(colours) != 1 or colours[0].datatype not in COLOUR_TYPES:
+        return f"it has no rgb field of 4 bytes; its fields are {', '.join(fields) or 'none'}"
+    if int(cloud.row_step) != width * int(cloud.point_step):
+        return f"its rows are padded; {width * int(cloud.point_step)} bytes a row are needed"
+    if len(cloud.data) < height * int(cloud.row_step):
+        return f"{height} rows of {int(cloud.row_step)} bytes need {height * int(cloud.row_step)}"
+    return None
+
+
+def _cloud_image(cloud: Any, field: str, name: str) -> RawImage:
+    """Colour of each point, invalid ones too, as they lie in memory: blue, green, red, alpha."""
+    points = importlib.import_module("sensor_msgs_py.point_cloud2").read_points(
+        cloud, field_names=[field], skip_nans=False
+    )
+    bits = np.ascontiguousarray(np.asarray(points)[field]).view(np.uint32).astype("<u4")  # [h · w]
+    height, width = int(cloud.height), int(cloud.width)
+    return RawImage(bits.reshape(-1).view(np.uint8), height, width, 4 * width, name)
+
+
 def _from_bgr(pixels: np.ndarray, camera: CameraConfig, exchanged: bool = False) -> RawImage:
     height, width = pixels.shape[:2]  # [h, w, 3]
     name = "rgb8" if exchanged != camera.swap_red_blue else "bgr8"
@@ -181,3 +244,11 @@ def _unsupported(camera: CameraConfig, what: str, known: str) -> UnsupportedEnco
         f"camera '{camera.name}' on {camera.topic}: {what} cannot feed slot '{camera.slot}' of the policy, "
         f"which needs 8-bit colour or grey pixels: {known}"
     )
+
+
+PREPARE: Final[dict[str, Callable[[Any, CameraConfig], tuple[Convert, str]]]] = {
+    "raw": _prepare_raw,
+    "compressed": _prepare_compressed,
+    "pointcloud": _prepare_cloud,
+}
+"""Transport of a camera → what checks its messages."""

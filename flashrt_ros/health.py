@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from flashrt_ros import diagnostics
-from flashrt_ros.diagnostics import DecisionFacts, MotionFacts, SourceFacts
+from flashrt_ros.diagnostics import MASKED, UNMEASURED, DecisionFacts, MotionFacts, SourceFacts
 from flashrt_ros.ingest import SourceCounts
-from flashrt_ros.observation import JOINT_STATES, NS_PER_S, Decision, NotReady, Rejected
+from flashrt_ros.observation import NS_PER_S, Decision, NotReady, Rejected
 
 if TYPE_CHECKING:
     from diagnostic_msgs.msg import DiagnosticStatus
@@ -157,18 +157,20 @@ def _motion_facts(running: Running) -> MotionFacts:
 
 
 def _source_facts(running: Running, name: str, counts: SourceCounts) -> SourceFacts:
-    source = running.inputs.sources[name]
-    camera = next((camera for camera in running.config.cameras if camera.name == name), None)
+    source, ingest = running.inputs.sources[name], running.ingest
+    is_camera = any(camera.name == name for camera in running.config.cameras)
     traffic, wall_ns = source.traffic, time.time_ns()
     return SourceFacts(
         name=name,
         topic=source.topic,
-        required=name == JOINT_STATES or (camera is not None and camera.required),
-        max_age_s=camera.max_age if camera is not None else running.config.joint_max_age,
+        required=name in ingest.required,
+        max_age_s=ingest.max_age(name),
         rate_hz=traffic.rate(wall_ns),
         silent_s=max(0, wall_ns - traffic.newest_ns) / NS_PER_S if traffic.newest_ns else None,
         published=traffic.published,
         skipped=traffic.skipped,
         counts=counts,
         conflicts=tuple(source.conflicts()),
+        frozen=ingest.frozen().get(name),
+        without=MASKED if is_camera else UNMEASURED,
     )

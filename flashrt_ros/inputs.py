@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Everything the node listens to: cameras, joint states, the instruction."""
+"""Everything the node listens to: cameras, the sources of the state, the instruction."""
 
 from __future__ import annotations
 
@@ -9,36 +9,52 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from geometry_msgs.msg import PoseStamped
 from rclpy.clock import ROSClock
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
-from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import Bool, String
+from sensor_msgs.msg import CompressedImage, Image, JointState, PointCloud2
+from std_msgs.msg import Bool, Float64MultiArray, String
 
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import JOINT_STATES
-from flashrt_ros.parameters import CameraConfig, ConfigError, NodeConfig
+from flashrt_ros.parameters import ConfigError, NodeConfig, StateGroup
 from flashrt_ros.sources import JOINT_DEPTH, Source, open_source
+from flashrt_ros.state import listened_sources
+from flashrt_ros.transforms import TransformSource, TransformTree
 
-CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage}
+CAMERA_MESSAGES: Final = {"raw": Image, "compressed": CompressedImage, "pointcloud": PointCloud2}
+STATE_MESSAGES: Final[dict[str, tuple[type, int]]] = {
+    "joint_state": (JointState, JOINT_DEPTH),
+    "array": (Float64MultiArray, 1),
+    "pose": (PoseStamped, 1),
+}
+"""Source of a state group → its message, and how many are kept: of joints all, which are merged."""
 
 
 def with_full_topics(node: Node, config: NodeConfig) -> NodeConfig:
     """`config` with the topic of each camera as it is after namespace and remaps, to be named to people.
 
-    Raises ConfigError for a topic that is no name.
+    Topics of state groups stay, since groups belong together by them. Raises ConfigError for a topic that is
+    no name.
     """
-    return replace(config, cameras=tuple(_with_full_topic(node, camera) for camera in config.cameras))
+    for group in config.state_groups:
+        if group.topic:
+            _full_topic(node, f"state.{group.name}.topic", group.topic)
+    cameras = (
+        replace(camera, topic=_full_topic(node, f"camera.{camera.name}.topic", camera.topic))
+        for camera in config.cameras
+    )
+    return replace(config, cameras=tuple(cameras))
 
 
-def _with_full_topic(node: Node, camera: CameraConfig) -> CameraConfig:
+def _full_topic(node: Node, parameter: str, topic: str) -> str:
     try:
-        return replace(camera, topic=node.resolve_topic_name(camera.topic))
+        return str(node.resolve_topic_name(topic))
     except RuntimeError as error:  # RCLError has no public name
-        name = f"camera.{camera.name}.topic"
-        raise ConfigError(f"parameter '{name}' is '{camera.topic}', which is no topic: {error}") from error
+        raise ConfigError(f"parameter '{parameter}' is '{topic}', which is no topic: {error}") from error
 
 
 def simulated_arrival_ns(received_ns: int, before: tuple[int, int], now: tuple[int, int]) -> int:
@@ -57,10 +73,10 @@ def simulated_arrival_ns(received_ns: int, before: tuple[int, int], now: tuple[i
 
 
 class Inputs:
-    """The cameras and joint states of `config`, pulled into `ingest` when somebody wants to look."""
+    """The cameras and sources of the state of `config`, pulled into `ingest` when somebody wants to look."""
 
     def __init__(self, node: Node, config: NodeConfig, ingest: Ingest) -> None:
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, Source | TransformSource] = {}
         self._node, self._config, self._ingest = node, config, ingest
         self._readings: dict[str, tuple[int, int]] = {}  # of wall and simulated time at the last pull
 
@@ -79,9 +95,24 @@ class Inputs:
                 on_message=on_trigger if camera.name == triggering else None,
                 on_demand=on_demand,
             )
-        self.sources[JOINT_STATES] = open_source(
-            self._node, JOINT_STATES, JointState, "joint_states", JOINT_DEPTH, on_demand=on_demand
-        )
+        tree = self._transform_tree()
+        for name, groups in listened_sources(config).items():
+            if tree is not None and groups and groups[0].source == "tf":
+                frames = groups[0].frame, groups[0].child_frame
+                self.sources[name] = TransformSource(name, tree, *frames)
+            else:
+                self.sources[name] = self._open_state(name, groups, on_demand)
+
+    def _transform_tree(self) -> TransformTree | None:
+        """One listener for all groups that need it."""
+        wanted = any(group.source == "tf" for group in self._config.state_groups)
+        return TransformTree(self._node) if wanted else None
+
+    def _open_state(self, name: str, groups: tuple[StateGroup, ...], on_demand: bool) -> Source:
+        """A source without groups is joint_states, where the joints of the actions are measured."""
+        topic = groups[0].topic if groups else JOINT_STATES
+        message_type, depth = STATE_MESSAGES[groups[0].source if groups else "joint_state"]
+        return open_source(self._node, name, message_type, topic, depth, on_demand=on_demand)
 
     def pull(self) -> None:
         """Move what has arrived into the ingest, with its time of arrival on the node's clock."""

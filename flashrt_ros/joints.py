@@ -1,5 +1,5 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The state vector from JointState messages: matched by name in every message, merged per joint."""
+"""Numbers of the state from JointState messages: matched by name in every message, merged per joint."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import numpy as np
 from flashrt_ros.freshness import too_old
 from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameters import JointConfig
+from flashrt_ros.source_counts import Reason
 
 NEVER: Final = -1
+PLURALS: Final = {"position": "positions", "velocity": "velocities", "effort": "efforts"}
 _MAX_NAMES = 512  # joints remembered for messages; a driver that invents names must not grow memory
 _MAX_LAYOUTS = 16
 
 
-class MalformedJointState(ValueError):
-    """A JointState that cannot be used; `kind` is the counter it goes to."""
+class MalformedState(ValueError):
+    """A message of a state group that cannot be used; `kind` is the counter it goes to."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -28,31 +30,46 @@ class MalformedJointState(ValueError):
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the joints of one list of names go: position[source] → state[target]."""
+    """Where the joints of one list of names go: field[source] → state[target]."""
 
     source: np.ndarray  # int [n]
     target: np.ndarray  # int [n]
 
 
 class JointTracker:
-    """The newest position of each joint of the state vector with its own time. Not thread-safe.
+    """The newest value of each joint of one state group with its own time. Not thread-safe.
 
-    `joints` gives order, scale and offset; `max_age` is in seconds, stamps and arrivals in ns.
+    `joints` gives the order, scale and offset of its numbers; `max_age` is in seconds, stamps and arrivals
+    in ns.
     """
 
-    def __init__(self, joints: Sequence[JointConfig], max_age: float, topic: str = "joint_states") -> None:
-        self._names = tuple(joint.name for joint in joints)
+    def __init__(
+        self,
+        joints: Sequence[JointConfig],
+        max_age: float,
+        where: str = "joint_states",
+        *,
+        names: Sequence[str] | None = None,
+        field: str = "position",
+        source: str = JOINT_STATES,
+    ) -> None:
+        """`names` are those of the messages where `joints` have others, `field` is the one that is read.
+
+        `where` begins every sentence about this group, `source` every key.
+        """
+        self._names = tuple(names if names is not None else [joint.name for joint in joints])
         self._index = {name: index for index, name in enumerate(self._names)}
         self._scale = np.array([joint.scale for joint in joints])  # [D]
         self._offset = np.array([joint.offset for joint in joints])  # [D]
         self._max_age = max_age
-        self._topic = topic
+        self._where, self._field, self._source = where, field, source
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._others: dict[str, None] = {}  # names seen that the policy does not use
+        self._empty = False  # whether a message came without the field
         self.clear()
 
     def clear(self) -> None:
-        """Forget every position."""
+        """Forget every value."""
         size = len(self._names)
         self._values = np.zeros(size)  # [D] in the message's units
         self._stamps_ns = np.full(size, NEVER, dtype=np.int64)  # [D]
@@ -60,37 +77,54 @@ class JointTracker:
         self._messages = np.full(size, NEVER, dtype=np.int64)  # [D] number of the message that set each joint
 
     def put(self, message: Any, stamp_ns: int, arrival_ns: int, number: int) -> bool:
-        """Merge one message, `number` counting up; False when it names none of the joints.
+        """Merge one message, `number` counting up; False when it names no joint of ours. As `read`."""
+        found = self.read(message)
+        if found is None:
+            return False
+        self.keep(found, stamp_ns, arrival_ns, number)
+        return True
 
-        Only `name` and `position` are read (R11). Raises MalformedJointState, changing nothing, when their
-        lengths differ, a name comes twice, or a position that is needed is NaN or infinite (R16).
+    def read(self, message: Any) -> tuple[_Layout, np.ndarray] | None:
+        """What one message has for this group, nothing changed; None when it names none of the joints.
+
+        Only `name` and one field are read (R11). Raises MalformedState when their lengths differ, a name
+        comes twice, or a value that is needed is NaN or infinite (R16).
         """
         layout = self._layout(message)
         if layout is None or not layout.source.size:
-            return False
-        values = np.asarray(message.position, dtype=np.float64)[layout.source]  # [n]
+            return None
+        values = np.asarray(getattr(message, self._field), dtype=np.float64)[layout.source]  # [n]
+        self._require_finite(values, layout.target)
+        return layout, values
+
+    def _require_finite(self, values: np.ndarray, target: np.ndarray) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             bad = ", ".join(
-                f"{self._names[target]} = {value}"
-                for target, value in zip(layout.target[~finite], values[~finite], strict=True)
+                f"{self._names[index]} = {value}"
+                for index, value in zip(target[~finite], values[~finite], strict=True)
             )
-            raise MalformedJointState("non_finite", f"{self._topic}: position of {bad}; message dropped")
+            raise MalformedState("non_finite", f"{self._where}: {self._field} of {bad}; message dropped")
+
+    def keep(self, found: tuple[_Layout, np.ndarray], stamp_ns: int, arrival_ns: int, number: int) -> None:
+        """Merge what `read` returned."""
+        layout, values = found
         self._values[layout.target] = values
         self._stamps_ns[layout.target] = stamp_ns
         self._arrivals_ns[layout.target] = arrival_ns
         self._messages[layout.target] = number
-        return True
 
     def _layout(self, message: Any) -> _Layout | None:
-        """None for a message without positions, which JointState allows (velocities only)."""
+        """None for a message without the field, which JointState allows (velocities only)."""
         names = tuple(message.name)
-        count = len(message.position)
+        count = len(getattr(message, self._field))
         if count == 0:
+            self._empty = True
             return None
         if len(names) != count:
-            raise MalformedJointState(
-                "length", f"{self._topic}: {len(names)} names but {count} positions; message dropped"
+            what = PLURALS[self._field]
+            raise MalformedState(
+                "length", f"{self._where}: {len(names)} names but {count} {what}; message dropped"
             )
         layout = self._layouts.get(names)
         if layout is None:
@@ -105,8 +139,8 @@ class JointTracker:
         targets = [target for _, target in pairs]
         twice = sorted({self._names[target] for target in targets if targets.count(target) > 1})
         if twice:
-            raise MalformedJointState(
-                "repeated", f"{self._topic}: names {', '.join(twice)} more than once; message dropped"
+            raise MalformedState(
+                "repeated", f"{self._where}: names {', '.join(twice)} more than once; message dropped"
             )
         for name in names:
             if name not in self._index and len(self._others) < _MAX_NAMES:
@@ -115,17 +149,11 @@ class JointTracker:
             np.array([source for source, _ in pairs], dtype=np.intp), np.array(targets, dtype=np.intp)
         )
 
-    def reasons(self, now_ns: int) -> list[tuple[str, str]]:
+    def reasons(self, now_ns: int) -> list[Reason]:
         """Why the state is not ready: (sentence, the same without numbers); empty when it is (R13, R15)."""
         seen = self._stamps_ns != NEVER  # [D]
         if not seen.any():
-            there = f"; the messages name {', '.join(self._others)}" if self._others else ""
-            return [
-                (
-                    f"{self._topic}: none of the {len(self._names)} joints was ever seen{there}",
-                    f"{JOINT_STATES}: never seen",
-                )
-            ]
+            return [self._none_seen()]
         reasons = []
         if not seen.all():
             missing = ", ".join(name for name, there in zip(self._names, seen, strict=True) if not there)
@@ -134,8 +162,8 @@ class JointTracker:
             )
             reasons.append(
                 (
-                    f"{self._topic}: {missing} never seen; there are {', '.join(there_too)}",
-                    f"{JOINT_STATES}: missing {missing}",
+                    f"{self._where}: {missing} never seen; there are {', '.join(there_too)}",
+                    f"{self._source}: missing {missing}",
                 )
             )
         old = seen & (now_ns - self._stamps_ns > self._max_age * 1e9)
@@ -144,11 +172,21 @@ class JointTracker:
             worst = int(np.argmin(np.where(old, self._stamps_ns, np.iinfo(np.int64).max)))
             why = too_old(int(self._stamps_ns[worst]), int(self._arrivals_ns[worst]), now_ns, self._max_age)
             which = "" if old.all() else f" of {names}"
-            reasons.append((f"{self._topic}{which} {why}", f"{JOINT_STATES}: old{which}"))
+            reasons.append((f"{self._where}{which} {why}", f"{self._source}: old{which}"))
         return reasons
 
+    def _none_seen(self) -> Reason:
+        there = f"; the messages name {', '.join(self._others)}" if self._others else ""
+        if self._empty and not there:
+            there = f"; the messages have no {self._field}"
+        count = len(self._names)
+        return (
+            f"{self._where}: none of the {count} joints was ever seen{there}",
+            f"{self._source}: never seen",
+        )
+
     def state(self) -> np.ndarray:
-        """scale · position + offset, float32 [D] in the policy's order; only meaningful without `reasons`."""
+        """scale · value + offset, float32 [D] in the policy's order; only meaningful without `reasons`."""
         return (self._scale * self._values + self._offset).astype(np.float32)
 
     @property

@@ -8,7 +8,11 @@ from typing import Final
 from flashrt_ros.parameter_row import REQUIRED, UNSET, Parameter
 
 TRIGGERS = ("timer", "camera", "free", "consumed")
-TRANSPORTS: Final = {"raw": "<name>/image_raw", "compressed": "<name>/image_raw/compressed"}
+TRANSPORTS: Final = {
+    "raw": "<name>/image_raw",
+    "compressed": "<name>/image_raw/compressed",
+    "pointcloud": "<name>/points",
+}
 """Transport of a camera → its default topic."""
 STAMP_SOURCES = ("auto", "header", "arrival")
 STATE_SOURCES: Final = {"joint_state": "joint_states", "array": "<name>", "pose": "<name>/pose", "tf": ""}
@@ -274,7 +278,7 @@ CAMERA_PARAMETERS: Final = (
         "camera.<name>.topic",
         "string",
         "",
-        "Topic; empty = <name>/image_raw, plus /compressed if compressed.",
+        "Topic; empty = <name>/image_raw, plus /compressed if compressed; <name>/points for a cloud.",
     ),
     Parameter("camera.<name>.transport", "string", "raw", "Message type.", choices=tuple(TRANSPORTS)),
     Parameter(

@@ -39,7 +39,9 @@ from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import CommandPublishers, Outputs
+from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.pose_check import pose_check_of
 from flashrt_ros.running import Running, vector_lines
 from flashrt_ros.safety import Safety, stops_robot
 
@@ -110,6 +112,7 @@ class PolicyNode(LifecycleNode):
     def _read_parameters(self) -> NodeConfig:
         self._step("configure 1/6: read parameters")
         config = NodeConfig.from_dict(self.parameters.read())
+        require_packages(config)
         with_full_topics(self, config)  # a name that is none is told now, not after a minute of loading
         return config
 
@@ -148,7 +151,7 @@ class PolicyNode(LifecycleNode):
         undo.callback(publishers.close)
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(with_full_topics(self, config), warn=self._warn, info=self._info)
+        ingest = Ingest(with_full_topics(self, config), self._warn, self._info, pose_check_of(policy, config))
         inputs = Inputs(self, config, ingest)
         commands = Commands(
             channels,

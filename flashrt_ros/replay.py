@@ -104,7 +104,7 @@ class Replay:
         the outcome is that of the part before.
         """
         config = self._config
-        required = (*(camera.name for camera in config.cameras if camera.required), JOINT_STATES)
+        required = self._ingest.required
         wanted = wanted_topics(config, namespace, remaps)
         connections = bag.select(wanted, required)
         length_s = bag.duration_s if limit_s is None else min(limit_s, bag.duration_s)

@@ -26,9 +26,11 @@ EXPLANATIONS: Final = {
     "stamp": "With stamp_source: auto its arrival time would be used.",
     "zero stamp": "Ages of this source are counted from arrival.",
     "future stamp": "Ages of this source are counted from arrival.",
-    "length": "Which position belongs to which joint is unknown.",
-    "repeated": "Which of the positions is right is unknown.",
-    "non_finite": "The positions before it serve while they are fresh.",
+    "length": "Which number belongs to which joint is unknown.",
+    "repeated": "Which of the numbers is right is unknown.",
+    "non_finite": "The numbers before it serve while they are fresh.",
+    "rotation": "The pose before it serves while it is fresh.",
+    "frame": "Every pose in that frame is dropped.",
     "clock jump": "Decisions continue with what comes now.",
 }
 """Kind of a warning of `Ingest` or of the replay itself → what it means for the run."""

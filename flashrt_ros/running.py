@@ -13,7 +13,7 @@ from flashrt_ros.guardian import Guardian
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.inputs import Inputs
 from flashrt_ros.outputs import Outputs
-from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.parameters import ActionGroup, JointConfig, NodeConfig, StateGroup
 
 
 @dataclass
@@ -31,14 +31,41 @@ class Running:
     guardian: Guardian
 
 
-def vector_lines(config: NodeConfig) -> tuple[str, str]:
-    """Index ↔ joint of the state and of the action vector, for the start log (R14)."""
-    joints = [
-        joint.name
-        + ("" if (joint.scale, joint.offset) == (1.0, 0.0) else f"·{joint.scale:g}{joint.offset:+g}")
-        for joint in config.joints
-    ]
-    return f"state vector: {_numbered(joints)}", f"action vector: {_numbered(config.action_names)}"
+def vector_lines(config: NodeConfig) -> tuple[str, ...]:
+    """For the start log: index ↔ joint of state and action vector (R14), where their groups come from and go,
+    and which way grippers move."""
+    return (
+        f"state vector: {_numbered(map(_with_units, config.joints))}",
+        f"action vector: {_numbered(map(_with_units, config.action_joints))}",
+        *(_state_line(group) for group in config.state_groups),
+        *(_action_line(group) for group in config.action_groups),
+        *gripper_lines(config),
+    )
+
+
+def gripper_lines(config: NodeConfig) -> tuple[str, ...]:
+    """R18: polarity and range of each gripper in words."""
+    return tuple(gripper.words for gripper in config.grippers)
+
+
+def _with_units(joint: JointConfig) -> str:
+    plain = (joint.scale, joint.offset) == (1.0, 0.0)
+    return joint.name if plain else f"{joint.name}·{joint.scale:g}{joint.offset:+g}"
+
+
+def _state_line(group: StateGroup) -> str:
+    what = {
+        "joint_state": f"joint_state, {group.field}, on {group.topic}",
+        "array": f"array on {group.topic}",
+        "pose": f"pose on {group.topic}, rotation as {group.rotation}",
+        "tf": f"tf {group.frame} → {group.child_frame}, rotation as {group.rotation}",
+    }[group.source]
+    return f"state group {group.name}: {what}: {', '.join(group.elements)}"
+
+
+def _action_line(group: ActionGroup) -> str:
+    where = f"{group.space} as {group.output} on {group.topic}"
+    return f"action group {group.name}: {where}: {', '.join(group.names)}"
 
 
 def _numbered(names: Iterable[str]) -> str:

@@ -67,6 +67,10 @@ class Checkpoint(ABC):
     def action_stats(self) -> Mapping[str, Floats]:
         """Statistic → [action_dim] in robot units, as far as the checkpoint has it."""
 
+    def statistics_units(self, state: Floats) -> Floats:
+        """[state_dim] in robot units → [state_dim] in the units of `state_stats`."""
+        return state
+
     @abstractmethod
     def normalise_state(self, state: Floats) -> Floats:
         """[state_dim] in robot units → [state_dim] as the model sees it, before padding."""

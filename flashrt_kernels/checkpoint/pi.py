@@ -97,6 +97,9 @@ class PiCheckpoint(Checkpoint):
     def action_stats(self) -> Mapping[str, Floats]:
         return dict(self.action_norm.stats)
 
+    def statistics_units(self, state: Floats) -> Floats:
+        return self.units.to_policy(state)
+
     def normalise_state(self, state: Floats) -> Floats:
         return self.state_norm.normalise(self.units.to_policy(state))
 

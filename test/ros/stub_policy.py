@@ -43,12 +43,16 @@ class StubPolicy:
         self.cameras = tuple(f"observation.images.{camera.slot}" for camera in config.cameras)
         self.state_dim = len(config.joints)
         self.action_dim = len(config.action_names)
+        self.state_stats: dict[str, np.ndarray] = {}
         self.bound: list[str] = []
         self.closed = False
         self._think, self._sleep_s = think, sleep_s
 
     def slot(self, name: str) -> str:
         return slot_among(self.cameras, name)
+
+    def statistics_units(self, state: np.ndarray) -> np.ndarray:
+        return state  # [D]
 
     def bind(self, cameras: list[str]) -> None:
         self.bound = list(cameras)

@@ -299,16 +299,15 @@ class Robot:
         )
 
 
-_noise = itertools.count()
+_frames = itertools.count()
 
 
 def image(name: str = "", *, height: int = 40, width: int = 64, encoding: str = "rgb8") -> Image:
-    """A grey image that differs from camera to camera, and in one byte from the one before: a sensor has noise,
-    a camera without is frozen."""
+    """A grey image that differs from camera to camera, with noise in its first pixel as a sensor has it."""
     message = Image(height=height, width=width, encoding=encoding, step=3 * width)
     message.header.frame_id = name
     message.data = array.array("B", bytes([40 + 20 * len(name)]) * (3 * height * width))
-    message.data[0] = next(_noise) % 256
+    message.data[0] = next(_frames) % 251
     return message
 
 

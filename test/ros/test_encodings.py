@@ -40,6 +40,7 @@ def camera(**more: Any) -> CameraConfig:
         "max_age": 0.5,
         "required": True,
         "swap_red_blue": False,
+        "frozen_after": 0,
     }
     return CameraConfig(**{**fields, **more})
 

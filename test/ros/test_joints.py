@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashrt_ros.joints import JointTracker, MalformedJointState
+from flashrt_ros.joints import JointTracker, MalformedState
 from flashrt_ros.parameters import JointConfig
 
 MS = 1_000_000
@@ -95,7 +95,7 @@ def test_R16_not_finite_in_a_used_field_drops_the_message(bad: float) -> None:
     """A NaN of a broken encoder must not reach the policy, nor half a message; unused joints are free."""
     state = tracker()
     put(state, joints("abc", 1, 2, 3))
-    with pytest.raises(MalformedJointState, match=rf"joint_states: position of b = {bad}") as caught:
+    with pytest.raises(MalformedState, match=rf"joint_states: position of b = {bad}") as caught:
         put(state, joints("abc", 7, bad, 7), at_ms=9)
     assert caught.value.kind == "non_finite"
     assert state.state().tolist() == [1, 2, 3]
@@ -107,10 +107,10 @@ def test_R16_not_finite_in_a_used_field_drops_the_message(bad: float) -> None:
 def test_lengths_that_differ_drop_the_message() -> None:
     """Names and positions that do not pair up cannot be trusted at all."""
     state = tracker()
-    with pytest.raises(MalformedJointState, match="3 names but 2 positions") as caught:
+    with pytest.raises(MalformedState, match="3 names but 2 positions") as caught:
         put(state, joints("abc", 1, 2))
     assert caught.value.kind == "length"
-    with pytest.raises(MalformedJointState, match="names a more than once"):
+    with pytest.raises(MalformedState, match="names a more than once"):
         put(state, joints("aabc", 1, 1, 2, 3))
     assert state.reasons(0)
 
