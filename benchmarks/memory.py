@@ -66,7 +66,7 @@ def sample_node(sampler: Callable[[], float], decisions: int) -> list[tuple[int,
                     samples.append((counts["decided"], sampler()))
                 return accepted
 
-            live.running.outputs.publish = publish_and_sample  # type: ignore[method-assign]
+            live.running.outputs.publish = publish_and_sample  # type: ignore[method-assign, assignment]
             live.node.trigger_activate()
             live.run(lambda: counts["decided"] >= decisions, decisions / 3 + 60, children)
             return samples

@@ -73,7 +73,7 @@ class Probe:
         self.overhead_ms: list[float] = []
         self.ingest_ms: list[float] = []
         self.values: dict[str, list[float]] = defaultdict(list)
-        self._publish, live.running.outputs.publish = live.running.outputs.publish, self._on_decision  # type: ignore[method-assign]
+        self._publish, live.running.outputs.publish = live.running.outputs.publish, self._on_decision  # type: ignore[method-assign, assignment]
         self._put, live.running.ingest.put = live.running.ingest.put, self._on_message  # type: ignore[method-assign]
 
     def _on_decision(self, decision: Decision, *arguments: Any) -> Accepted:

@@ -3,35 +3,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from flashrt_ros.cartesian import PoseMotion, RateMotion
-from flashrt_ros.groups import ActionGroup, JointConfig
-from flashrt_ros.limits import JointLimits, limits_from_urdf
-from flashrt_ros.motion import JointMotion, Planned, Refused
+from flashrt_ros.groups import ActionGroup, JointConfig, StateGroup
+from flashrt_ros.limits import JointLimits
+from flashrt_ros.motion import JointMotion, Planned
+from flashrt_ros.observation import NS_PER_S
 from flashrt_ros.parameters import ConfigError, NodeConfig
-from flashrt_ros.spaces import absolute, check_limits, columns
+from flashrt_ros.planned import Refused
+from flashrt_ros.spaces import absolute, check_limits, check_poses, columns, measured_pose
+from flashrt_ros.trajectory import EndVelocity, Trajectory
+from flashrt_ros.urdf import limits_from_urdf
 
 POSITIONS: Final = ("joint_position", "joint_delta", "gripper")
 """Spaces whose columns become positions of joints."""
 
 
-class Motion(Protocol):
-    """What JointMotion, PoseMotion and RateMotion have in common; times in ns of the monotonic clock."""
+@dataclass(frozen=True)
+class Proposal:
+    """A plan of one channel that may be committed. Limits changed `clipped` of its `points`; `names` of what."""
 
-    def plan(
-        self, targets: np.ndarray, consumed: int, now_ns: int, measured: np.ndarray | None
-    ) -> Any | Refused | None: ...
-    def commit(self, planned: Any) -> None: ...
-    def stop(
-        self, now_ns: int, action: str, stop_time_s: float, measured: np.ndarray | None
-    ) -> Any | None: ...
-    def reset(self) -> None: ...
-    def remaining_steps(self, now_ns: int) -> float: ...
+    planned: Any
+    points: int
+    clipped: int
+    names: tuple[str, ...]
+    trajectory: Trajectory | None = None
 
 
 @dataclass(frozen=True)
@@ -39,90 +41,124 @@ class Channel:
     """One action group on its way out.
 
     `streamed`: commands of every moment instead of one trajectory for a whole chunk. `joints` are the names
-    whose measured positions the motion starts from; () for what is no joint.
+    whose measured positions the motion starts from; () for what is no position of a joint.
     """
 
     group: ActionGroup
     columns: slice
-    motion: Any
+    motion: JointMotion | PoseMotion | RateMotion
     streamed: bool
     joints: tuple[str, ...]
-    stop_sent: list[bool] = field(default_factory=lambda: [False])
 
-    def targets(self, actions: np.ndarray, start: np.ndarray | None) -> np.ndarray | Refused:
-        """Columns [H, W] of actions [H, D] as the motion takes them; increments are added to `start` [W]."""
-        rows = np.asarray(actions[:, self.columns], dtype=np.float64)
-        if self.group.space != "joint_delta":
-            return rows
-        if start is None:
-            return Refused(f"group '{self.group.name}': its increments need the joints' measured positions")
-        return absolute(rows, start)
+    def plan(
+        self, actions: np.ndarray, consumed: int, now_ns: int, measured: np.ndarray | None
+    ) -> Proposal | Refused | None:
+        """Columns of actions [H, D] from now on; None when all of its rows are past (R36).
+
+        `measured`: positions [J] of the joints, or the pose [7], where they are known.
+        """
+        rows = np.asarray(actions[:, self.columns], dtype=np.float64)  # [H, W]
+        if self.group.space == "joint_delta":
+            if measured is None:
+                return Refused("no_state", "increments need the measured positions of their joints")
+            rows = absolute(rows, measured)
+        planned = self.motion.plan(rows, consumed, now_ns, measured)
+        if planned is None or isinstance(planned, Refused):
+            return planned
+        if isinstance(planned, Planned):
+            points = planned.trajectory.positions[1:].size
+            return Proposal(planned, points, planned.clipped, planned.clipped_names, planned.trajectory)
+        return Proposal(planned, planned.points, planned.clipped, planned.clipped_names)
+
+    def commit(self, proposal: Proposal) -> bool:
+        """It is what is commanded from now on; False when a stop or a reset came in between."""
+        planned: Any = proposal.planned
+        return self.motion.commit(planned)
+
+    def measured(
+        self, states: Sequence[StateGroup], state: np.ndarray, positions: Measured
+    ) -> np.ndarray | None:
+        """Where the motion may begin: positions [J] of the joints, or the pose [7] in a state [D]."""
+        if self.joints:
+            return positions(self.joints)
+        return measured_pose(self.group, states, state) if self.group.output == "pose" else None
+
+    def left_s(self, now_ns: int) -> float:
+        """Seconds until what is commanded is over, a stop included."""
+        end_ns = self.motion.end_ns
+        return 0.0 if end_ns is None else max(0.0, (end_ns - now_ns) / NS_PER_S)
+
+    def lag(self, measured: np.ndarray | None, now_ns: int) -> dict[str, float]:
+        """R39: joint → commanded minus measured; {} for what is no position of a joint."""
+        if measured is None or not isinstance(self.motion, JointMotion):
+            return {}
+        values = self.motion.lag(measured, now_ns)
+        return {} if values is None else dict(zip(self.joints, values.tolist(), strict=True))
+
+
+Measured = Callable[[Sequence[str]], np.ndarray | None]
+"""Names of joints → their measured positions [J] in the robot's units; None where one is unknown or old."""
 
 
 def open_channels(config: NodeConfig) -> tuple[Channel, ...]:
     """The channels of a node.
 
-    Raises ConfigError for limits that are missing (all of them at once) or crossed.
+    Raises ConfigError for limits that are missing (all of them at once) or crossed, and for poses that nobody
+    measures.
     """
-    check_limits(config)
-    limits = joint_limits(config)
+    described = _described(config)
+    check_limits(config, described)
+    check_poses(config)
+    limits = joint_limits(config, described)
     streams = config.execute == "stream"
-    channels = []
-    for group, where in zip(config.action_groups, columns(config.action_groups), strict=True):
-        positions = group.space in POSITIONS
-        channels.append(
-            Channel(
-                group=group,
-                columns=where,
-                motion=_motion(group, config, limits),
-                streamed=streams or group.output != "trajectory",
-                joints=group.names if positions else (),
-            )
+    return tuple(
+        Channel(
+            group=group,
+            columns=where,
+            motion=_motion(group, config, limits),
+            streamed=streams or group.output != "trajectory",
+            joints=group.names if group.space in POSITIONS else (),
         )
-    return tuple(channels)
+        for group, where in zip(config.action_groups, columns(config.action_groups), strict=True)
+    )
 
 
-def _motion(group: ActionGroup, config: NodeConfig, limits: dict[str, JointConfig]) -> Any:
+def _motion(
+    group: ActionGroup, config: NodeConfig, limits: Mapping[str, JointConfig]
+) -> JointMotion | PoseMotion | RateMotion:
     rate_hz = config.action_rate_hz
     if group.space in POSITIONS:
         own = _arrays([limits[name] for name in group.names], config)
-        return JointMotion(group.names, own, rate_hz, config.blend_steps, config.end_velocity)
+        end: EndVelocity = "free" if config.end_velocity == "free" else "zero"
+        return JointMotion(group.names, own, rate_hz, config.blend_steps, end)
     if group.output == "pose":
         return PoseMotion(group, rate_hz, config.blend_steps, config.limits)
-    speeds = [limits[name].max_velocity for name in group.names if name in limits]
-    return RateMotion(group, rate_hz, config.limits, np.array([np.inf if s is None else s for s in speeds]))
+    if group.space == "joint_velocity":
+        return RateMotion(group, rate_hz, config.limits, _speeds([limits[name] for name in group.names]))
+    return RateMotion(group, rate_hz, config.limits)
 
 
-def joint_limits(config: NodeConfig) -> dict[str, JointConfig]:
-    """Limits of every joint of a channel: as given, else those of the robot description.
+def joint_limits(
+    config: NodeConfig, described: Mapping[str, tuple[float, float, float]]
+) -> dict[str, JointConfig]:
+    """Limits of every joint that is commanded: as given, else those of the robot description.
 
     Raises ConfigError that lists every joint without limits, unless `limits: false`.
     """
-    described = _described(config)
+    by_name = {joint.name: joint for joint in config.action_joints}
     found: dict[str, JointConfig] = {}
     bare = []
-    by_name = {joint.name: joint for joint in config.action_joints}
     for group in config.action_groups:
         if group.space not in (*POSITIONS, "joint_velocity"):
             continue
         for name in group.names:
-            joint = _completed(by_name[name], described.get(name))
-            found[name] = joint
-            needed = (
-                (joint.max_velocity,)
-                if group.space == "joint_velocity"
-                else (
-                    joint.min,
-                    joint.max,
-                    joint.max_velocity,
-                )
-            )
-            if None in needed:
+            joint = found[name] = _completed(by_name[name], described.get(name))
+            if group.space in POSITIONS and None in (joint.min, joint.max, joint.max_velocity):
                 bare.append(name)
     if bare and config.limits:
         raise ConfigError(
             f"no limits for {', '.join(bare)}: write joint.<name>.min, .max and .max_velocity in the robot's "
-            f"units (`joint.{bare[0]}: {{min: -1.5, max: 1.5, max_velocity: 1.0}}`), give a URDF as "
+            f"units (`joint: {{{bare[0]}: {{min: -1.5, max: 1.5, max_velocity: 1.0}}}}`), give a URDF as "
             "`robot_description`, or opt out with `limits: false`"
         )
     return found
@@ -156,21 +192,25 @@ def _completed(joint: JointConfig, described: tuple[float, float, float] | None)
     )
 
 
-def _arrays(joints: list[JointConfig], config: NodeConfig) -> JointLimits:
+def _speeds(joints: Sequence[JointConfig]) -> np.ndarray:
+    return np.array([np.inf if joint.max_velocity is None else joint.max_velocity for joint in joints])
+
+
+def _arrays(joints: Sequence[JointConfig], config: NodeConfig) -> JointLimits:
     names = tuple(joint.name for joint in joints)
     if not config.limits:
         return JointLimits.off(names)
-    speed = np.array([joint.max_velocity for joint in joints], dtype=np.float64)  # [J]
+    speed = _speeds(joints)  # [J]
     # Without a value of its own: what the joint covers at full speed while the distance is blended out.
     jump = speed * max(1, config.blend_steps) / config.action_rate_hz
     own = np.array([np.nan if joint.max_jump is None else joint.max_jump for joint in joints])
-    return JointLimits(
-        names=names,
-        lower=np.array([joint.min for joint in joints], dtype=np.float64),
-        upper=np.array([joint.max for joint in joints], dtype=np.float64),
-        max_velocity=speed,
-        max_jump=np.where(np.isnan(own), jump, own),
-    )
-
-
-__all__ = ["Channel", "Motion", "Planned", "Refused", "joint_limits", "open_channels"]
+    try:
+        return JointLimits(
+            names=names,
+            lower=np.array([joint.min for joint in joints], dtype=np.float64),
+            upper=np.array([joint.max for joint in joints], dtype=np.float64),
+            max_velocity=speed,
+            max_jump=np.where(np.isnan(own), jump, own),
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

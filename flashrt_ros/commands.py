@@ -8,30 +8,31 @@ the stop action (`stop`). Times are ns of the monotonic clock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
-from flashrt_ros.channels import Channel, Refused
-from flashrt_ros.observation import NS_PER_S
+from flashrt_ros.cartesian import StopAction
+from flashrt_ros.channels import Channel, Measured, Proposal
+from flashrt_ros.observation import NS_PER_S, Decision
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.planned import Refused
 from flashrt_ros.safety import Safety
+from flashrt_ros.trajectory import Trajectory
 
 EXPIRED = "expired"
 """`Accepted.reason` of a chunk of which every step was in the past."""
+STOPS: Final[dict[str, StopAction | None]] = {"hold": "hold", "decelerate": "decelerate", "none": None}
 STORM_SHARE = 0.5  # of the points of a chunk that limits changed
-
-Measured = Callable[[Sequence[str]], np.ndarray | None]
-"""Names of joints → their measured positions [J] in the robot's units; None where one is unknown or old."""
 
 
 class Sender(Protocol):
     """What puts commands on the wire."""
 
-    def trajectory(self, channel: Channel, planned: Any) -> None: ...
-    def moment(self, channel: Channel, command: Any) -> None: ...
+    def trajectory(self, channel: Channel, trajectory: Trajectory) -> None: ...
+    def moment(self, channel: Channel, values: np.ndarray, velocities: np.ndarray) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -85,71 +86,83 @@ class Commands:
 
     # ---- a chunk ----
 
-    def accept(self, actions: np.ndarray, consumed: int, observed_ns: int, now_ns: int) -> Accepted:
-        """Plan actions [H, D], of which `consumed` rows are past, and send what is to be sent.
+    def accept(self, decision: Decision, consumed: int, now_ns: int) -> Accepted:
+        """Plan the chunk of a decision, of which `consumed` rows are past, and send what is to be sent.
 
-        All groups or none. `observed_ns` is when the measured positions were taken.
+        All groups or none.
         """
         with self._lock:
-            self._note_lag(observed_ns)
+            measured = self._look(decision)
             closed = self.safety.closed(now_ns)
             if closed:
                 self._yield_robot(closed, now_ns)
             if closed and not self._config.shadow:
                 return Accepted(False, closed)
-            plans = self._plan(actions, consumed, now_ns)
+            plans = self._plan(decision.actions, consumed, now_ns, measured)
             if isinstance(plans, Refused):
-                return self._refuse(plans.reason, now_ns)
+                return self._refuse(plans, now_ns)
             if not plans:
                 self.expired += 1
                 return Accepted(False, EXPIRED, consumed=consumed)
             self._commit(plans, now_ns, send=not closed)
             return Accepted(not closed, closed)
 
+    def _look(self, decision: Decision) -> list[np.ndarray | None]:
+        """Where the robot was measured, for each channel; notes how far it is from what was commanded (R39).
+
+        In shadow that is the distance between the policy and whoever drives.
+        """
+        states, state = self._config.state_groups, decision.observation.state
+        measured = [channel.measured(states, state, self._measured) for channel in self.channels]
+        lag: dict[str, float] = {}
+        for channel, positions in zip(self.channels, measured, strict=True):
+            lag |= channel.lag(positions, decision.started_ns)
+        self._lag = lag
+        return measured
+
     def _yield_robot(self, closed: str, now_ns: int) -> None:
         """No commands: stop, and when the robot stands begin the next plan where it is measured, because
         somebody else may move it meanwhile."""
-        if not self._stop(closed, now_ns) and (self._config.shadow or self._resting(now_ns)):
+        if not self._stop(closed, now_ns) and (self._config.shadow or self._left_s(now_ns) <= 0.0):
             for channel in self.channels:
                 channel.motion.reset()
 
-    def _plan(self, actions: np.ndarray, consumed: int, now_ns: int) -> list[tuple[Channel, Any]] | Refused:
+    def _plan(
+        self, actions: np.ndarray, consumed: int, now_ns: int, measured: list[np.ndarray | None]
+    ) -> list[tuple[Channel, Proposal]] | Refused:
         plans = []
-        for channel in self.channels:
-            start = self._measured(channel.joints) if channel.joints else None
-            rows = channel.targets(actions, start)
-            if isinstance(rows, Refused):
-                return rows
-            planned = channel.motion.plan(rows, consumed, now_ns, start)
-            if isinstance(planned, Refused):
-                return Refused(f"group '{channel.group.name}': {planned.reason}")
-            if planned is None:
+        for channel, start in zip(self.channels, measured, strict=True):
+            proposal = channel.plan(actions, consumed, now_ns, start)
+            if isinstance(proposal, Refused):
+                return Refused(proposal.kind, f"group '{channel.group.name}': {proposal.reason}")
+            if proposal is None:
                 return []
-            plans.append((channel, planned))
+            plans.append((channel, proposal))
         return plans
 
-    def _refuse(self, reason: str, now_ns: int) -> Accepted:
+    def _refuse(self, refused: Refused, now_ns: int) -> Accepted:
         self.refused += 1
-        self.safety.refused(reason)
+        if refused.kind != "no_state":  # nobody knows where the robot is: no fault of the policy
+            self.safety.refused(refused.reason)
         latched = self.safety.closed(now_ns)
         if latched:
             self._stop(latched, now_ns)
-        return Accepted(False, reason, fault=True)
+        return Accepted(False, refused.reason, fault=True)
 
-    def _commit(self, plans: list[tuple[Channel, Any]], now_ns: int, send: bool) -> None:
-        points = changed = 0
+    def _commit(self, plans: list[tuple[Channel, Proposal]], now_ns: int, send: bool) -> None:
+        points = clipped = 0
         names: set[str] = set()
-        for channel, planned in plans:
-            channel.motion.commit(planned)
-            if send and not channel.streamed:
-                self._send.trajectory(channel, planned)
-            points += planned.points
-            changed += planned.clipped
-            names.update(planned.clipped_names)
-        self.clipped += changed
+        for channel, proposal in plans:
+            channel.commit(proposal)
+            if send and not channel.streamed and proposal.trajectory is not None:
+                self._send.trajectory(channel, proposal.trajectory)
+            points += proposal.points
+            clipped += proposal.clipped
+            names.update(proposal.names)
+        self.clipped += clipped
         self._committed_ns, self._stopped = now_ns, not send
         if send:
-            self.safety.accepted(changed >= STORM_SHARE * points > 0, ", ".join(sorted(names)))
+            self.safety.accepted(clipped >= STORM_SHARE * points > 0, ", ".join(sorted(names)))
 
     # ---- every moment ----
 
@@ -159,17 +172,22 @@ class Commands:
         Returns why the robot was stopped just now, "" when it was not.
         """
         with self._lock:
-            if self._stopped and self._resting(now_ns):
+            if self._stopped and self._left_s(now_ns) <= 0.0:
                 return ""
             closed = self.safety.closed(now_ns)
             told = self._stop(closed, now_ns) if closed else ""
-            for channel in self.channels:
-                if channel.streamed:
-                    self._send.moment(channel, channel.motion.command(now_ns))
+            if not self._config.shadow:
+                for channel in self.channels:
+                    self._send_moment(channel, now_ns)
             return told
 
-    def _resting(self, now_ns: int) -> bool:
-        return all(channel.motion.remaining_steps(now_ns) <= 0 for channel in self.channels)
+    def _send_moment(self, channel: Channel, now_ns: int) -> None:
+        commanded = channel.motion.commanded(now_ns) if channel.streamed else None
+        if commanded is not None:
+            self._send.moment(channel, *commanded)
+
+    def _left_s(self, now_ns: int) -> float:
+        return max((channel.left_s(now_ns) for channel in self.channels), default=0.0)
 
     # ---- stopping ----
 
@@ -182,7 +200,7 @@ class Commands:
         if self._stopped:
             return ""
         self._stopped = True
-        if self._resting(now_ns):  # the chunk had ended: the robot holds its last point
+        if self._left_s(now_ns) <= 0.0:  # the chunk had ended: the robot holds its last point
             return ""
         self.stops += 1
         self.last_stop = reason
@@ -191,33 +209,27 @@ class Commands:
         return reason
 
     def _stop_channel(self, channel: Channel, now_ns: int) -> None:
-        action = self._config.stop_action
-        if action == "none":
+        action = STOPS[self._config.stop_action]
+        if action is None:
             channel.motion.reset()
             return
-        planned = channel.motion.stop(now_ns, action, self._config.stop_time, None)
-        if planned is None:
-            return
-        if channel.streamed:
-            self._send.moment(channel, channel.motion.command(now_ns))
+        stopped = channel.motion.stop(now_ns, action, self._config.stop_time)
+        if isinstance(stopped, Trajectory) and not channel.streamed:
+            self._send.trajectory(channel, stopped)
         else:
-            self._send.trajectory(channel, planned)
+            self._send_moment(channel, now_ns)
 
     def settle_s(self, now_ns: int) -> float:
         """Seconds until the stop action of streamed channels is over: nobody else plays it to its end."""
         with self._lock:
-            left = [c.motion.remaining_steps(now_ns) for c in self.channels if c.streamed]
-        return max([0.0, *left]) / self._config.action_rate_hz
+            return max((c.left_s(now_ns) for c in self.channels if c.streamed), default=0.0)
 
     # ---- what others ask ----
 
     def remaining_s(self, now_ns: int) -> float:
         """Seconds of the present chunk that the robot has not consumed; 0 when it stands."""
         with self._lock:
-            if self._stopped:
-                return 0.0
-            left = max(channel.motion.remaining_steps(now_ns) for channel in self.channels)
-        return max(0.0, left) / self._config.action_rate_hz
+            return 0.0 if self._stopped else self._left_s(now_ns)
 
     def replan_in_s(self, now_ns: int) -> float:
         """Seconds until `replan_after` steps of the present chunk are consumed; 0 when the robot stands."""
@@ -229,19 +241,6 @@ class Commands:
                 - (now_ns - self._committed_ns) / NS_PER_S
             )
         return max(0.0, min(due_s, self.remaining_s(now_ns)))
-
-    def _note_lag(self, observed_ns: int) -> None:
-        """Commanded minus measured (R39), at the time of the measurement; in shadow it is the divergence
-        between the policy and whoever drives."""
-        lag: dict[str, float] = {}
-        for channel in self.channels:
-            measured = self._measured(channel.joints) if channel.joints else None
-            if measured is None:
-                continue
-            values = channel.motion.lag(measured, observed_ns)
-            if values is not None:
-                lag |= dict(zip(channel.joints, values.tolist(), strict=True))
-        self._lag = lag
 
     @property
     def lag(self) -> dict[str, float]:

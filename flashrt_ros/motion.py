@@ -17,19 +17,12 @@ import numpy as np
 from flashrt_ros.braking import brake_times, merged_times, rest_curves
 from flashrt_ros.limits import JointLimits, Limited, limit
 from flashrt_ros.observation import NS_PER_S
+from flashrt_ros.planned import Refused
 from flashrt_ros.trajectory import EndVelocity, Trajectory
 
 StopAction = Literal["hold", "decelerate"]
 
 _STOP_GRID_S = 0.02  # so that a controller without cubics still slows down, not only stops
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Why targets must not be executed; `kind` is what to count it as: non_finite, no_state or jump."""
-
-    kind: str
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +243,12 @@ class JointMotion:
         """R39: commanded minus `measured`, [J]; None when nothing is commanded."""
         state = self.commanded(now_ns)
         return None if state is None else state[0] - measured
+
+    @property
+    def end_ns(self) -> int | None:
+        """When what is commanded is over; None when nothing is."""
+        active = self._active
+        return None if active is None else active.end_ns
 
     def remaining_steps(self, now_ns: int) -> float:
         """Steps of the commanded trajectory that are still to come; 0 when there is none."""

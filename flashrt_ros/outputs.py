@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from rclpy.lifecycle import LifecycleNode
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from rclpy.qos_overriding_options import QoSOverridingOptions
@@ -13,36 +15,74 @@ from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.channels import Channel
 from flashrt_ros.chunk import Account, chunk_fields, decision_steps_consumed
-from flashrt_ros.command_messages import COMMANDS
+from flashrt_ros.command_messages import MESSAGES, Command, joint_trajectory_of
 from flashrt_ros.commands import Accepted, Commands
+from flashrt_ros.gripper_client import GripperClient
 from flashrt_ros.messages import action_chunk, lag_message, rgb_image
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Window
+from flashrt_ros.trajectory import Trajectory
+
+GRIPPER_RESOLUTION = (
+    1e-3  # in the robot's units: a goal for each smaller change would keep a gripper starting
+)
 
 
 class CommandPublishers:
-    """Puts the commands of each channel on its topic: the `Sender` of `Commands`."""
+    """Puts the commands of each channel on its topic, or into its gripper's action: the `Sender` of `Commands`.
 
-    def __init__(self, node: LifecycleNode, channels: tuple[Channel, ...], stream_rate_hz: float) -> None:
-        self._node, self._period_ns = node, round(NS_PER_S / stream_rate_hz)
-        self._ports = {
-            channel.group.name: COMMANDS[channel.group.output](node, channel) for channel in channels
-        }
+    Raises ConfigError where a message package is missing.
+    """
 
-    def trajectory(self, channel: Channel, planned: Any) -> None:
+    def __init__(self, node: LifecycleNode, channels: Sequence[Channel], config: NodeConfig) -> None:
+        self._node = node
+        self._period_ns = round(NS_PER_S / config.stream_rate_hz)
+        self._publishers: dict[str, Any] = {}
+        self._grippers: dict[str, GripperClient] = {}
+        for channel in channels:
+            group = channel.group
+            if group.output == "gripper_command":
+                self._grippers[group.name] = GripperClient(node, group, GRIPPER_RESOLUTION)
+                continue
+            # Depth 1: a controller that was away must get the newest command, not the ones it missed.
+            self._publishers[group.name] = open_publisher(
+                node, MESSAGES[group.output].message, group.topic, 1
+            )
+
+    def trajectory(self, channel: Channel, trajectory: Trajectory) -> None:
         """A whole chunk."""
-        self._ports[channel.group.name].trajectory(planned.trajectory)
+        message = joint_trajectory_of(channel.group, trajectory)
+        self._publishers[channel.group.name].publish(message)
 
-    def moment(self, channel: Channel, command: Any) -> None:
-        """What is commanded now."""
-        self._ports[channel.group.name].moment(command, self._period_ns)
+    def moment(self, channel: Channel, values: np.ndarray, velocities: np.ndarray) -> None:
+        """What is commanded now: values [W] and how fast they change, per s."""
+        group = channel.group
+        gripper = self._grippers.get(group.name)
+        if gripper is not None:
+            gripper.send(values)
+            return
+        stamp_ns = int(self._node.get_clock().now().nanoseconds)
+        command = Command(values, velocities, stamp_ns, self._period_ns)
+        self._publishers[group.name].publish(MESSAGES[group.output].build(group, command))
 
     def close(self) -> None:
         """Destroy the publishers and clients."""
-        for port in self._ports.values():
-            port.close()
+        for publisher in self._publishers.values():
+            self._node.destroy_lifecycle_publisher(publisher)
+        for gripper in self._grippers.values():
+            gripper.close()
+
+
+def open_publisher(node: LifecycleNode, message_type: type, topic: str, depth: int) -> Any:
+    """A reliable lifecycle publisher whose QoS parameters may override."""
+    return node.create_lifecycle_publisher(
+        message_type,
+        topic,
+        QoSProfile(depth=depth, reliability=ReliabilityPolicy.RELIABLE),
+        qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+    )
 
 
 class Outputs:
@@ -57,22 +97,16 @@ class Outputs:
         self.debug_images_hz = config.debug_images
         self._node, self._policy, self._config = node, policy, config
         self._camera_of_slot = {policy.slot(camera.slot): camera.name for camera in config.cameras}
-        self._chunks = self._publisher(ActionChunk, "~/action_chunk", depth=10)
-        self._divergence = self._publisher(JointState, "~/divergence", depth=10) if config.shadow else None
+        self._chunks = open_publisher(node, ActionChunk, "~/action_chunk", depth=10)
+        self._divergence = (
+            open_publisher(node, JointState, "~/divergence", depth=10) if config.shadow else None
+        )
         self._images = {
             camera: node.create_lifecycle_publisher(Image, f"~/model_image/{camera}", qos_profile_sensor_data)
             for camera in self._camera_of_slot.values()
         }
         self._next_image_ns = 0
         self._publish_ms = 0.0
-
-    def _publisher(self, message_type: type, topic: str, depth: int) -> Any:
-        return self._node.create_lifecycle_publisher(
-            message_type,
-            topic,
-            QoSProfile(depth=depth, reliability=ReliabilityPolicy.RELIABLE),
-            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
-        )
 
     def publish(self, decision: Decision, commands: Commands, rate_hz: float, missed: int) -> Accepted:
         """Send one decision, the commands first: they are what the robot waits for.
@@ -81,8 +115,7 @@ class Outputs:
         """
         config = self._config
         consumed = decision_steps_consumed(decision, config.action_rate_hz)
-        observed_ns = decision.started_ns
-        accepted = commands.accept(decision.actions, consumed, observed_ns, time.monotonic_ns())
+        accepted = commands.accept(decision, consumed, time.monotonic_ns())
         sent_ns = time.monotonic_ns()
         account = Account(
             groups=config.action_groups,

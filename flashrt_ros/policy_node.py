@@ -44,6 +44,7 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.pose_check import pose_check_of
 from flashrt_ros.running import Running, vector_lines
 from flashrt_ros.safety import Safety, stops_robot
+from flashrt_ros.spaces import check_groups, describe
 
 STOP_TIMEOUT_S = 2.0
 
@@ -89,6 +90,7 @@ class PolicyNode(LifecycleNode):
             undo.callback(self.health.at, None)
             config = self._read_parameters()
             policy = self._load(config, undo)
+            config = config.for_horizon(policy.horizon)
             self._bind(config, policy)
             self._warm_up(policy)
             running = self._assemble(config, policy, undo)
@@ -134,7 +136,8 @@ class PolicyNode(LifecycleNode):
 
     def _bind(self, config: NodeConfig, policy: Any) -> None:
         self._step(f"configure 3/6: bind cameras and joints by name to {policy.name}")
-        for note in config.check_policy(policy):
+        check_groups(config, policy)
+        for note in (*config.check_policy(policy), *describe(config.action_groups, policy)):
             self.get_logger().info(note)
         policy.bind([camera.slot for camera in config.cameras])
         for line in vector_lines(config):
@@ -147,7 +150,7 @@ class PolicyNode(LifecycleNode):
     def _assemble(self, config: NodeConfig, policy: Any, undo: ExitStack) -> Running:
         self._step("configure 5/6: publishers and the decision thread")
         channels = open_channels(config)
-        publishers = CommandPublishers(self, channels, config.stream_rate_hz)
+        publishers = CommandPublishers(self, channels, config)
         undo.callback(publishers.close)
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)

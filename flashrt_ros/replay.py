@@ -284,6 +284,7 @@ def _main(options: argparse.Namespace, console: Console) -> int:
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task("weights", total=None)
             policy = load_policy_of(config, lambda done, total: bar.update(task, completed=done, total=total))
+        config = config.for_horizon(policy.horizon)
         replay = Replay(config, policy, console)
         policy.warm_up()
         console.print(

@@ -13,7 +13,7 @@ from flashrt_ros.guardian import Guardian
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.inputs import Inputs
 from flashrt_ros.outputs import Outputs
-from flashrt_ros.parameters import ActionGroup, JointConfig, NodeConfig, StateGroup
+from flashrt_ros.parameters import JointConfig, NodeConfig, StateGroup
 
 
 @dataclass
@@ -32,13 +32,12 @@ class Running:
 
 
 def vector_lines(config: NodeConfig) -> tuple[str, ...]:
-    """For the start log: index ↔ joint of state and action vector (R14), where their groups come from and go,
-    and which way grippers move."""
+    """For the start log: index ↔ joint of state and action vector (R14), where the state's groups come
+    from, and which way grippers move."""
     return (
         f"state vector: {_numbered(map(_with_units, config.joints))}",
         f"action vector: {_numbered(map(_with_units, config.action_joints))}",
         *(_state_line(group) for group in config.state_groups),
-        *(_action_line(group) for group in config.action_groups),
         *gripper_lines(config),
     )
 
@@ -61,11 +60,6 @@ def _state_line(group: StateGroup) -> str:
         "tf": f"tf {group.frame} → {group.child_frame}, rotation as {group.rotation}",
     }[group.source]
     return f"state group {group.name}: {what}: {', '.join(group.elements)}"
-
-
-def _action_line(group: ActionGroup) -> str:
-    where = f"{group.space} as {group.output} on {group.topic}"
-    return f"action group {group.name}: {where}: {', '.join(group.names)}"
 
 
 def _numbered(names: Iterable[str]) -> str:

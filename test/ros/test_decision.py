@@ -217,7 +217,8 @@ def test_windows_hold_what_was_decided() -> None:
 def test_R33_the_end_of_an_epoch_is_told_so_that_the_robot_stops() -> None:
     """A new instruction, a reset and a clock jump all void what the robot still does."""
     rig = Rig()
-    rig.decider._on_epoch = (told := []).append
+    told: list[str] = []
+    rig.decider._on_epoch = told.append
     rig.decider.set_instruction("another")
     rig.decider.flush("deactivated")
     rig.fill()

@@ -58,7 +58,14 @@ def test_chunk_survives_the_wire() -> None:
     account = ("commanded", "decision_rate_hz", "missed_deadlines")
     same = (*integers, "instruction", "model", *times, *account)
     assert {name: getattr(message, name) for name in same} == {name: getattr(FIELDS, name) for name in same}
-    for name in ("source_names", "action_names", "stage_names", "group_names", "group_spaces", "group_widths"):
+    for name in (
+        "source_names",
+        "action_names",
+        "stage_names",
+        "group_names",
+        "group_spaces",
+        "group_widths",
+    ):
         assert tuple(getattr(message, name)) == getattr(FIELDS, name)
 
 

@@ -93,7 +93,7 @@ def test_R41_a_storm_of_limits_latches() -> None:
 
 
 def test_only_the_end_of_an_epoch_does_not_stop_the_robot_again() -> None:
-    """A stale camera, a NaN or a refused chunk stop it; a result that a new instruction made void does not."""
+    """A stale camera, a NaN or a refused chunk stop it; a result made void by a new instruction does not."""
     assert stops_robot(NotReady(("front: never seen",), ("front",)))
     assert stops_robot(Rejected("NaN", "non_finite"))
     assert not stops_robot(Rejected("old", "old_epoch"))
