@@ -13,7 +13,9 @@ Usage: python -m benchmarks.node_overhead [--decisions 1000] [--policy-ms 40] [-
 import argparse
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,9 @@ class SleepingPolicy:
     action_names = None
     state_dim = action_dim = len(JOINT_NAMES)
     cameras = CAMERAS
+    state_groups = MappingProxyType({"state": len(JOINT_NAMES)})
+    state_stats: Mapping[str, Any] = MappingProxyType({})
+    camera_rule, not_positions, origin = "present first", "", "nobody"
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -55,6 +60,14 @@ class SleepingPolicy:
     def decide(self, images: Any, state: Any, instruction: str, *, seed: int, sequence: int) -> StubChunk:
         time.sleep(self._seconds)
         return StubChunk(self._actions)
+
+    def slot(self, name: str) -> str:
+        """Names of cameras are the names of slots."""
+        return name
+
+    def model_images(self) -> dict[str, np.ndarray]:
+        """Nothing is looked at."""
+        return {}
 
     def bind(self, cameras: Any) -> None:
         """Any camera will do."""

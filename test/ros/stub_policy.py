@@ -44,6 +44,8 @@ class StubPolicy:
         self.state_dim = len(config.joints)
         self.action_dim = len(config.action_names)
         self.state_stats: dict[str, np.ndarray] = {}
+        self.state_groups = {"state": self.state_dim}
+        self.state_stats: dict[str, Any] = {}
         self.bound: list[str] = []
         self.closed = False
         self._think, self._sleep_s = think, sleep_s
