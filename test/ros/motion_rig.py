@@ -45,7 +45,8 @@ def planned(plan: Planned | Refused | None) -> Planned:
 def waves(begin_s: float, steps: int, size: float = 0.3) -> np.ndarray:
     """Smooth targets [steps, 3] for one step after `begin_s` and so on."""
     times = begin_s + DT * np.arange(1, steps + 1)[:, None]
-    return size * np.sin(2.0 * times + np.arange(3)) * np.array([1.0, 1.0, 0.05])
+    targets: np.ndarray = size * np.sin(2.0 * times + np.arange(3)) * np.array([1.0, 1.0, 0.05])
+    return targets
 
 
 class Robot:
