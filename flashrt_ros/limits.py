@@ -18,9 +18,9 @@ import numpy as np
 
 from flashrt_ros.braking import brake_times, merged_times, rest_curves
 from flashrt_ros.trajectory import EndVelocity, hermite, knot_velocities
-from flashrt_ros.urdf import UrdfLimits, limits_from_urdf
+from flashrt_ros.urdf import limits_from_urdf
 
-__all__ = ["JointLimits", "Limited", "UrdfLimits", "limit", "limits_from_urdf", "violations"]
+__all__ = ["JointLimits", "Limited", "limit", "limits_from_urdf", "violations"]
 
 TOLERANCE = 1e-9  # rounding, in units of the joints: far below what any robot resolves
 CLIPPED_SHARE = 0.05  # of the range (positions) and of what max_velocity allows in a step: below, not counted

@@ -73,6 +73,7 @@ class JointMotion:
         self._end_velocity: EndVelocity = end_velocity
         self._weights = blend_weights(blend_steps)  # [blend_steps]
         self._lock = threading.Lock()
+        # Trajectories never change, so reading which one it is needs no lock.
         self._active: Trajectory | None = None  # what plans continue
         self._sent: Trajectory | None = None  # what the robot was told last; outlives `reset`
         self._version = 0

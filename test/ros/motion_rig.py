@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import Phase, settings
 
 from flashrt_ros.limits import JointLimits
 from flashrt_ros.motion import JointMotion, Planned, Refused
@@ -22,6 +23,8 @@ LIMITS = JointLimits(
     np.full(3, np.inf),
 )
 OFF = JointLimits.off(NAMES)
+# Examples are seeds: nothing becomes simpler by shrinking them, and it would take a minute.
+SEEDED = settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 def ns(time_s: float) -> int:
@@ -42,7 +45,8 @@ def planned(plan: Planned | Refused | None) -> Planned:
 def waves(begin_s: float, steps: int, size: float = 0.3) -> np.ndarray:
     """Smooth targets [steps, 3] for one step after `begin_s` and so on."""
     times = begin_s + DT * np.arange(1, steps + 1)[:, None]
-    return size * np.sin(2.0 * times + np.arange(3)) * np.array([1.0, 1.0, 0.05])
+    targets: np.ndarray = size * np.sin(2.0 * times + np.arange(3)) * np.array([1.0, 1.0, 0.05])
+    return targets
 
 
 class Robot:
@@ -65,11 +69,8 @@ class Robot:
 
     def send(self, trajectory: Trajectory, now_s: float) -> None:
         """What the node sends: all knots but the one the controller is at."""
-        times, positions, velocities = (
-            trajectory.times_s[1:],
-            trajectory.positions[1:],
-            trajectory.velocities[1:],
-        )
+        times = trajectory.times_ns / NS_PER_S  # messages carry whole nanoseconds
+        positions, velocities = trajectory.positions[1:], trajectory.velocities[1:]
         self.controller.accept(NAMES, times, positions, velocities, None, now_s)
 
     def path(self, begin_s: float, end_s: float, count: int = 400) -> tuple[np.ndarray, np.ndarray]:

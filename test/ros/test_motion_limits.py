@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt_ros.limits import JointLimits
 from flashrt_ros.motion import JointMotion, Refused
 from flashrt_ros.trajectory import EndVelocity
-from test.ros.motion_rig import LIMITS, NAMES, OFF, Robot, motion, moving, ns, planned, waves
+from test.ros.motion_rig import DT, LIMITS, NAMES, OFF, SEEDED, Robot, motion, moving, ns, planned, waves
 
 
 def test_R41_a_jump_is_refused_with_the_numbers() -> None:
-    """A chunk from elsewhere moves nothing, and the log says which joint, how far, and what would be right."""
+    """A chunk from elsewhere moves nothing, and the log says which joint, how far and what would do."""
     limits = JointLimits(NAMES, OFF.lower, OFF.upper, OFF.max_velocity, np.array([0.5, 0.5, 0.05]))
     robot = Robot(motion(limits))
     targets = np.tile([0.1, 0.7, 0.01], (4, 1))
@@ -30,7 +30,7 @@ def test_R41_a_jump_is_refused_with_the_numbers() -> None:
     robot.step(targets, 0.0)
 
 
-@settings(max_examples=60, deadline=None)
+@SEEDED
 @given(
     seed=st.integers(0, 10**6),
     end=st.sampled_from(["zero", "free"]),
@@ -58,7 +58,7 @@ def test_R41_limits_hold_in_the_controller_whatever_the_policy_wants(
         now_s = until_s
 
 
-@settings(max_examples=60, deadline=None)
+@SEEDED
 @given(seed=st.integers(0, 10**6))
 def test_R41_a_robot_measured_outside_comes_back(seed: int) -> None:
     """Pushed beyond a limit by hand: the first motion brings it back, further out it never goes."""
@@ -75,6 +75,24 @@ def test_R41_a_robot_measured_outside_comes_back(seed: int) -> None:
         assert (np.abs(velocities) <= LIMITS.max_velocity + 1e-6).all()
         outside, now_s = further[-1], now_s + 0.23
     assert (outside == 0.0).all()
+
+
+@pytest.mark.parametrize("share", [0.55, 0.75, 0.95, 0.999])
+def test_R41_a_plan_in_the_middle_of_a_step_that_ends_at_a_limit(share: float) -> None:
+    """A gripper shuts, the next chunk comes just before: within one whole step it could not stop any more."""
+    robot = Robot(motion(LIMITS), start=np.array([0.0, 0.0, 0.003]))
+    targets = np.zeros((8, 3))
+    robot.step(targets, 0.0)
+    now_s = share * DT
+    before = robot.controller.sample(now_s)
+    plan = robot.step(targets, now_s)
+    assert len(plan.trajectory.times_s) == 10, "a knot more: where the gripper is shut"
+    assert (np.diff(plan.trajectory.times_ns) > 0).all()
+    assert robot.controller.sample(now_s)[1] == pytest.approx(before[1], abs=1e-6)
+    positions, velocities = robot.path(now_s, now_s + 3 * DT, 1000)
+    assert positions[:, 2].min() >= -1e-9
+    assert (np.diff(np.abs(velocities[:, 2])) <= 1e-6).all(), "only ever slower"
+    assert positions[-1, 2] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_R41_clipped_targets_are_reported() -> None:

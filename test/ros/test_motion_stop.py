@@ -1,15 +1,15 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""Stopping a motion, as the controller executes it. When these fail, a cancelled robot moves on or overshoots."""
+"""Stopping a motion, as the controller executes it. When these fail, a cancelled robot moves on."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt_ros.motion import StopAction
-from test.ros.motion_rig import LIMITS, Robot, motion, moving, ns, planned, waves
+from test.ros.motion_rig import DT, LIMITS, SEEDED, Robot, motion, moving, ns, planned, waves
 
 STOPS: list[tuple[StopAction, float]] = [
     ("hold", 0.3),
@@ -20,7 +20,7 @@ STOPS: list[tuple[StopAction, float]] = [
 
 
 @pytest.mark.parametrize(("action", "stop_time_s"), STOPS)
-@settings(max_examples=40, deadline=None)
+@SEEDED
 @given(seed=st.integers(0, 10**6), time_s=st.floats(0.01, 0.79), size=st.floats(0.2, 3.0))
 def test_R40_stop_brings_the_robot_to_rest_in_time_and_within_limits(
     action: StopAction, stop_time_s: float, seed: int, time_s: float, size: float
@@ -51,6 +51,20 @@ def test_R40_stop_brings_the_robot_to_rest_in_time_and_within_limits(
     commanded = robot.motion.commanded(ns(now_s + 5.0))
     assert commanded is not None
     assert commanded[0] == pytest.approx(rest[0])
+
+
+@pytest.mark.parametrize(("action", "stop_time_s"), STOPS)
+def test_R40_stop_just_before_a_limit(action: StopAction, stop_time_s: float) -> None:
+    """A gripper is about to be shut when it is stopped: neither the way on nor the swing passes the limit."""
+    robot = Robot(motion(LIMITS), start=np.array([0.0, 0.0, 0.003]))
+    robot.step(np.zeros((8, 3)), 0.0)
+    now_s = 0.96 * DT
+    stop = robot.motion.stop(ns(now_s), action, stop_time_s)
+    assert stop is not None
+    robot.send(stop, now_s)
+    positions, _ = robot.path(now_s, now_s + stop_time_s, 2000)
+    assert positions[:, 2].min() >= -1e-9
+    assert positions[:, 2].max() <= robot.controller.sample(now_s)[0][2] + 1e-9
 
 
 def test_R40_deceleration_is_even() -> None:

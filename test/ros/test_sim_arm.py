@@ -42,6 +42,16 @@ def test_moves_linearly_between_points_and_holds_the_last() -> None:
     assert np.allclose(path[-1], second, atol=1e-6)
 
 
+def test_R37_velocities_of_the_points_are_followed() -> None:
+    """Lost otherwise: the demo shows the motion of a robot that ignores what it is sent."""
+    arm = Arm()
+    points = [from_home(0.2), from_home(0.4)]
+    rest, slow = np.zeros(4), np.array([0.1, 0.0, 0.0, 0.0])
+    arm.follow(NAMES, [1.0, 2.0], points, now_s=0.0, velocities=[slow, rest])
+    speeds = np.diff([arm.set_point(t)[0] for t in (0.0, 1e-4, 0.9999, 1.0, 1.0001)]) / 1e-4
+    assert speeds[[0, 2, 3]] == pytest.approx([0.0, 0.1, 0.1], abs=1e-3)
+
+
 def test_new_trajectory_replaces_the_old_one_from_where_the_set_point_is() -> None:
     """Lost otherwise: old and new chunks mix, or the arm jumps when a new chunk arrives."""
     arm = Arm(lag_s=1e-4)

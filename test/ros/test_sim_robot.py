@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,15 @@ class Peer:
             assert time.monotonic() < deadline, f"timeout; the robot said:\n{self.log.read_text()}"
             rclpy.spin_once(self.node, timeout_sec=0.1)
 
-    def send(self, positions: list[float], seconds: float, names: list[str] = NAMES) -> None:
+    def send(
+        self,
+        positions: list[float],
+        seconds: float,
+        names: list[str] = NAMES,
+        velocities: Sequence[float] = (),
+    ) -> None:
         due = Duration(sec=int(seconds), nanosec=int(seconds % 1 * 1e9))
-        point = JointTrajectoryPoint(positions=positions, time_from_start=due)
+        point = JointTrajectoryPoint(positions=positions, velocities=list(velocities), time_from_start=due)
         self.trajectories.publish(JointTrajectory(joint_names=names, points=[point]))
 
 
@@ -91,10 +97,12 @@ def test_robot_publishes_follows_and_survives_bad_trajectories(peer: Peer) -> No
 
     peer.until(lambda: peer.trajectories.get_subscription_count() == 1)
     peer.send([0.0] * 3, 0.1, NAMES[:3])
+    peer.send([0.0] * 4, 0.1, velocities=[0.1, 0.0, 0.0, 0.0])
     target = [0.3, 1.0, -1.4, 0.06]
-    peer.send(target, 0.2)
+    peer.send(target, 0.2, velocities=[0.0] * 4)
     peer.until(lambda: np.allclose(peer.heard["joints"][-1].position, target, atol=1e-3))
     assert "trajectory on joint_trajectory ignored: joint_names are" in peer.log.read_text()
+    assert "the last velocity of shoulder_pan is 0.1" in peer.log.read_text(), "velocities are heard (R38)"
 
 
 @pytest.mark.dds

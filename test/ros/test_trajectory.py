@@ -66,7 +66,7 @@ def accelerations(positions: np.ndarray, velocities: np.ndarray, dt: float) -> t
 def test_R37_spline_has_no_step_in_velocity_or_acceleration(
     count: int, dt: float, end: EndVelocity, seed: int
 ) -> None:
-    """Lost otherwise: the robot jerks at every step of a chunk, or begins with a speed that it does not have."""
+    """Lost otherwise: the robot jerks at every step of a chunk, or begins with a speed it does not have."""
     random = np.random.default_rng(seed)
     positions, v0 = random.normal(size=(count + 1, 3)), random.normal(size=3)
     velocities = knot_velocities(positions, dt, v0, end)
