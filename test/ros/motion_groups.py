@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from flashrt_ros.groups import BASE, ActionGroup, pose_names
@@ -18,6 +19,8 @@ NOW_NS = 7_000_000_000
 BOX = (-0.5, -0.5, 0.0, 0.5, 0.5, 1.0)
 
 seeds = st.integers(0, 2**32 - 1)
+steady = settings(deadline=None, report_multiple_bugs=False)
+"""For machines that are busy; one failure at a time is one that can be read."""
 
 
 def group(space: str, **more: Any) -> ActionGroup:
@@ -74,3 +77,10 @@ def committed(motion: Any, targets: np.ndarray, now_ns: int = NOW_NS, **more: An
     assert isinstance(planned, Planned), planned
     assert motion.commit(planned)
     return planned
+
+
+def told(motion: Any, now_ns: int) -> np.ndarray:
+    """What is commanded; fails when nothing is."""
+    command = motion.command(now_ns)
+    assert isinstance(command, np.ndarray), command
+    return command

@@ -13,7 +13,8 @@ from geometry_msgs.msg import TwistStamped
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 
-from flashrt_ros.command_messages import MESSAGES, Command, joint_trajectory_of
+from flashrt_ros import command_messages
+from flashrt_ros.command_messages import Command, joint_trajectory_of
 from flashrt_ros.groups import BASE
 from flashrt_ros.parameter_rows import OUTPUTS
 from test.ros.motion_groups import group
@@ -28,7 +29,7 @@ def command(*values: float) -> Command:
 
 
 def made(space: str, output: str, *values: float) -> Any:
-    return MESSAGES[output].build(group(space, output=output), command(*values))
+    return command_messages.MESSAGES[output].build(group(space, output=output), command(*values))
 
 
 def names(space: str) -> list[str]:
@@ -42,7 +43,7 @@ def test_every_output_makes_its_message(space: str, output: str) -> None:
     """Each message that a group can go out as survives the wire."""
     width = {"pose": 7, "twist": 3, "twist_stamped": 6 if space == "eef_delta" else 3}.get(output, 2)
     message = made(space, output, *np.linspace(0.1, 0.9, width))
-    assert type(message) is MESSAGES[output].message
+    assert type(message) is command_messages.MESSAGES[output].message
     assert deserialize_message(serialize_message(message), type(message)) == message
 
 

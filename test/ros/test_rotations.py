@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from flashrt_ros.parameter_rows import ROTATIONS
 from flashrt_ros.rotations import continuous, rotation_of, slerp, values_of
-from test.ros.motion_groups import seeds
+from test.ros.motion_groups import seeds, steady
 
 
 @pytest.mark.parametrize("rotation", ROTATIONS)
+@steady
 @given(seed=seeds)
 def test_every_form_comes_back(rotation: str, seed: int) -> None:
     """What the policy means is what the robot is told, whatever form the checkpoint writes it in."""
@@ -60,6 +61,7 @@ def test_numbers_that_are_no_rotation_are_refused(rotation: str, values: list[fl
         rotation_of(np.array([values], float), rotation)
 
 
+@steady
 @given(seed=seeds)
 def test_continuous_signs_keep_the_rotation(seed: int) -> None:
     """Signs follow the one before; nothing else changes."""
@@ -70,6 +72,7 @@ def test_continuous_signs_keep_the_rotation(seed: int) -> None:
     np.testing.assert_array_equal(signed[0], quaternions[0])
 
 
+@steady
 @given(seed=seeds, share=st.floats(0, 1))
 def test_slerp_turns_evenly(seed: int, share: float) -> None:
     """Half of the time is half of the angle, and the result is a rotation."""
