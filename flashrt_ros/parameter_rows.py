@@ -23,8 +23,10 @@ ROTATIONS: Final = {
     "rpy": ("roll", "pitch", "yaw"),
     "rotvec": ("rx", "ry", "rz"),
     "rot6d": ("r00", "r10", "r20", "r01", "r11", "r21"),
+    "rot6d_rows": ("r00", "r01", "r02", "r10", "r11", "r12"),
 }
-"""How a rotation is written as numbers → their names; rot6d: the first two columns of the matrix."""
+"""How a rotation is written as numbers → their names; rot6d: the first two columns of the matrix,
+rot6d_rows: its first two rows, as GR00T and PyTorch3D write it (mixed up, they are inverse rotations)."""
 OUTPUTS: Final = {
     "joint_position": ("trajectory", "joint_state", "array"),
     "joint_delta": ("trajectory", "joint_state", "array"),

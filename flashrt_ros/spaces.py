@@ -1,8 +1,9 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
-"""The columns of an action chunk by group: where they are, what they mean, and whether all is said about them."""
+"""The columns of an action chunk by group: where they are, what they mean, what has to be said of them."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ class GroupedPolicy(Protocol):
 
 def columns(groups: Sequence[ActionGroup]) -> list[slice]:
     """Where each group lies in a row of the chunk, in their order."""
-    ends = np.cumsum([0, *(len(group.names) for group in groups)]).tolist()
-    return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    ends = itertools.accumulate((len(group.names) for group in groups), initial=0)
+    return [slice(start, end) for start, end in itertools.pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def measured_pose(group: ActionGroup, states: Sequence[StateGroup], state: np.nd
 
 
 def check_poses(config: NodeConfig) -> None:
-    """Raises ConfigError where a pose is commanded that nobody measures, or that is measured in another frame.
+    """Raises ConfigError where a pose is commanded that nobody measures, or in another frame than measured.
 
     Its first chunk would be refused: where the motion begins is not known.
     """
