@@ -142,7 +142,8 @@ class PolicyNode(LifecycleNode):
         self._step("configure 5/6: publishers and the decision thread")
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(with_full_topics(self, config), self._warn, self._info, pose_check_of(policy, config))
+        named, check = with_full_topics(self, config), pose_check_of(policy, config)
+        ingest = Ingest(named, self._warn, self._info, pose_check=check, model=policy.name)
         inputs = Inputs(self, config, ingest)
         decider = Decider(policy, ingest, config, pull=inputs.pull)
         thread = DecisionThread(
