@@ -28,7 +28,9 @@ ROBOT = {
     "joint_names": JOINT_NAMES,
     "action_rate_hz": 10.0,
     "instruction": "pick up the red cube",
-    **{f"camera.{name}.frozen_after": 0 for name in CAMERAS},  # drawn pictures: an arm at rest has no noise
+    # Drawn pictures have no noise, and random checkpoints no range in which this arm is.
+    **{f"camera.{name}.frozen_after": 0 for name in CAMERAS},
+    "pose_check": False,
 }
 
 
@@ -56,14 +58,17 @@ class LiveNode:
 
 
 @contextmanager
-def live_node(load_policy: Callable[[Any], Any], **parameters: Any) -> Iterator[tuple[LiveNode, Children]]:
-    """Robot process and configured node; not active yet, so that measurements can be attached first."""
+def live_node(
+    load_policy: Callable[[Any], Any], robot: str = "flashrt_ros.sim.robot", **parameters: Any
+) -> Iterator[tuple[LiveNode, Children]]:
+    """Process of the module `robot` and configured node; not active yet, so that measurements can be attached
+    first."""
     set_environment(DOMAIN)
     sys.setswitchinterval(0.0005)  # as policy_node.main does
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     overrides = [Parameter(name, value=value) for name, value in (ROBOT | parameters).items()]
     with tempfile.TemporaryDirectory() as folder, Children(Path(folder)) as children:
-        children.start("robot", ["-m", "flashrt_ros.sim.robot"])
+        children.start("robot", ["-m", robot])
         node = PolicyNode(load_policy=load_policy, parameter_overrides=overrides)
         try:
             if node.trigger_configure() != TransitionCallbackReturn.SUCCESS:

@@ -14,7 +14,7 @@ import argparse
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,11 +41,13 @@ class StubChunk:
 class SleepingPolicy:
     """Takes its time without taking the processor, as a policy on a GPU does."""
 
-    name = "stub"
+    name, origin = "stub", "nobody"
+    camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
     state_dim = action_dim = len(JOINT_NAMES)
-    cameras = CAMERAS
+    cameras: tuple[str, ...] = CAMERAS
+    state_stats: ClassVar[dict[str, np.ndarray]] = {}
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -54,6 +56,12 @@ class SleepingPolicy:
     def decide(self, images: Any, state: Any, instruction: str, *, seed: int, sequence: int) -> StubChunk:
         time.sleep(self._seconds)
         return StubChunk(self._actions)
+
+    def slot(self, name: str) -> str:
+        return name
+
+    def statistics_units(self, state: np.ndarray) -> np.ndarray:
+        return state  # [D]
 
     def bind(self, cameras: Any) -> None:
         """Any camera will do."""
@@ -68,12 +76,15 @@ class SleepingPolicy:
 class Probe:
     """Records every decision and every message of a node, in the node's own calls."""
 
-    def __init__(self, live: LiveNode) -> None:
+    def __init__(self, live: LiveNode, messages: bool = True) -> None:
+        """Without `messages` only decisions: at 500 Hz the probe would cost more than what it measures."""
         self.overhead_ms: list[float] = []
         self.ingest_ms: list[float] = []
         self.values: dict[str, list[float]] = defaultdict(list)
         self._publish, live.running.outputs.publish = live.running.outputs.publish, self._on_decision  # type: ignore[method-assign]
-        self._put, live.running.ingest.put = live.running.ingest.put, self._on_message  # type: ignore[method-assign]
+        self._put = live.running.ingest.put
+        if messages:
+            live.running.ingest.put = self._on_message  # type: ignore[method-assign]
 
     def _on_decision(self, decision: Decision) -> None:
         self._publish(decision)

@@ -134,7 +134,12 @@ def test_R10_large_images_are_views_until_a_decision_and_copied_once(monkeypatch
 
     def count(module: Any, name: str) -> None:
         original = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given: (touched.append(name), original(*given))[1])
+
+        def counted(*given: Any) -> Any:
+            touched.append(name)
+            return original(*given)
+
+        monkeypatch.setattr(module, name, counted)
 
     count(encodings, "RawImage")
     count(camera_input, "same_bytes")
@@ -143,7 +148,7 @@ def test_R10_large_images_are_views_until_a_decision_and_copied_once(monkeypatch
     for frame in range(30):
         at = T0 + frame * MS
         for name, data in pixels.items():
-            size = {"height": 720, "width": 1280, "step": 0, "data": data}
+            size: Any = {"height": 720, "width": 1280, "step": 0, "data": data}
             rig.put(name, image(at, **size), at)
         rig.put("joint_states", joints(at), at)
     assert touched == [], "nothing is read before a decision"

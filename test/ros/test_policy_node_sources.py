@@ -146,7 +146,13 @@ def publish_groups(robot: Robot) -> set[str]:
         "ee": lambda: pose.publish(a_pose(PoseStamped(), robot)),
         "head": lambda: Buffer.transforms.update({("base", "neck"): a_transform(robot)}),
     }
-    node.create_timer(0.05, lambda: [send() for name, send in sends.items() if name in alive])
+
+    def send_all() -> None:
+        for name, send in sends.items():
+            if name in alive:
+                send()
+
+    node.create_timer(0.05, send_all)
     return alive
 
 
@@ -168,12 +174,14 @@ def test_R15_state_of_joints_arrays_poses_and_tf(monkeypatch: pytest.MonkeyPatch
         running = thread.node.running
         assert running is not None
         keep = running.policy.decide
-        running.policy.decide = lambda images, state, *rest, **more: (
-            states.append(state),
-            keep(images, state, *rest, **more),
-        )[1]
+
+        def decide(images: Any, state: np.ndarray, *rest: Any, **more: Any) -> Any:
+            states.append(state)
+            return keep(images, state, *rest, **more)
+
+        running.policy.decide = decide
         chunk = robot.new_chunks(2)[-1]
-        ee, head = [0.25, 0, 0, 0, 0, 0], [0, 0, 1.5, 0, 0, np.pi]
+        ee, head = [0.25, 0, 0, 0, 0, 0], [0, 0, 1.5, 0, 0, np.pi / 2]
         expected = [0.1, 0.0, 0.7, 5, 6, *ee, *head]
         assert states[-1] == pytest.approx(expected, abs=1e-6)
         sources = {"top", "joint_states", "state.finger", "state.hand", "state.ee", "state.head"}

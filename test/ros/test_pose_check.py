@@ -42,7 +42,7 @@ def test_R17_half_of_the_range_is_allowed_beyond() -> None:
 
 def test_R17_statistics_that_a_checkpoint_has() -> None:
     """Quantiles, else extremes, else mean ± 4 std; nothing to compare with is no reason to refuse."""
-    wide = {"min": np.array([-9.0, -9.0]), "max": np.array([9.0, 9.0])}
+    wide: Any = {"min": np.array([-9.0, -9.0]), "max": np.array([9.0, 9.0])}
     assert "(q01–q99)" in lines(3.14, 1.0, of=stats(**wide))[0]
     assert "(min–max)" in lines(3.14, 1.0, of=stats("min", "max"))[0]
     spread = {"mean": np.zeros(2), "std": np.full(2, 0.1)}

@@ -250,7 +250,7 @@ def test_array_without_header_is_as_old_as_its_arrival() -> None:
     assert seen.said == []
 
 
-ROTATIONS = {
+ROTATIONS: dict[str, list[float]] = {
     "quaternion": [0, 0, HALF, HALF],
     "rpy": [0, 0, math.pi / 2],
     "rotvec": [0, 0, math.pi / 2],
