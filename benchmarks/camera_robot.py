@@ -4,6 +4,7 @@
 import array
 import signal
 import time
+from typing import Any
 
 import numpy as np
 import rclpy
@@ -16,6 +17,9 @@ from flashrt_ros.sim.robot import Ticker
 
 CAMERAS = ("front", "left", "right")
 JOINTS = tuple(f"joint_{number}" for number in range(7))
+ROBOT: dict[str, Any] = {"cameras": list(CAMERAS), "joint_names": list(JOINTS), "action_rate_hz": 10.0}
+"""Parameters of a node for it."""
+
 WIDTH, HEIGHT = 1280, 720
 CAMERA_HZ, JOINT_HZ = 30.0, 500.0
 

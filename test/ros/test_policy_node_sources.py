@@ -34,6 +34,12 @@ def reason(robot: Robot, concern: str, words: str) -> str:
     return str(robot.status(concern).message)
 
 
+def error(robot: Robot, concern: str, words: str) -> str:
+    """The same for a status that must be an error."""
+    wait_for(f"an error of {concern}", lambda: robot.status(concern).level == ERROR)
+    return reason(robot, concern, words)
+
+
 def test_R7_frozen_camera_stops_the_actions_until_it_moves() -> None:
     """A camera that repeats its last picture looks alive to everything but this: the robot would act on a
     world of minutes ago."""
@@ -48,8 +54,7 @@ def test_R7_frozen_camera_stops_the_actions_until_it_moves() -> None:
         robot.bring_up()
         robot.new_chunks(6)
         robot.make_image = hang
-        reason(robot, "top", "images with the same content")
-        assert robot.status("top").level == ERROR
+        error(robot, "top", "images with the same content")
         assert "camera 'top' on /top/image_raw frozen" in reason(robot, "decisions", "frozen")
         assert robot.is_silent(0.3)
         robot.make_image = image
@@ -164,8 +169,7 @@ def test_R15_state_of_joints_arrays_poses_and_tf(monkeypatch: pytest.MonkeyPatch
     with NodeThread(StubPolicy, values) as thread, Robot() as robot:
         alive = publish_groups(robot)
         robot.bring_up()
-        assert "state group 'hand' on hand: never seen" in reason(robot, "state.hand", "thumb, palm")
-        assert robot.status("state.hand").level == ERROR
+        error(robot, "state.hand", "state group 'hand' on hand: never seen; it gives thumb, palm")
         alive.add("short hand")
         reason(robot, "decisions", "1 numbers came, 2 are needed (thumb, palm)")
         alive.remove("short hand")
@@ -216,11 +220,10 @@ def test_R5_depth_camera_is_refused_at_the_first_message(capfd: pytest.CaptureFi
     with NodeThread(StubPolicy, one_camera()), Robot() as robot:
         robot.make_image = depth
         robot.bring_up()
-        text = reason(robot, "top", "encoding '16UC1'")
+        text = error(robot, "top", "encoding '16UC1'")
         assert "camera 'top' on /top/image_raw" in text
         assert "slot 'top' of the policy" in text
         assert "(stub)" in text
-        assert robot.status("top").level == ERROR
         assert not robot.chunks
     log = capfd.readouterr().err
     warnings = [line for line in log.splitlines() if "'16UC1'" in line and "no actions" not in line]
