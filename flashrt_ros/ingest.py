@@ -97,7 +97,7 @@ class Ingest:
         try:
             stamp = (
                 Stamp(arrival_ns)
-                if state.headerless
+                if state.is_timeless(message)
                 else self._stamp(state.name, message, arrival_ns, state.where)
             )
             taken = state.put(message, stamp.ns, arrival_ns)

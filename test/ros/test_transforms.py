@@ -12,10 +12,18 @@ import pytest
 from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import ConfigError, NodeConfig
 from flashrt_ros.transforms import TransformSource, TransformTree
-from test.ros.test_ingest import T0, S, header
+from test.ros.test_ingest import T0, Rig, S, header, image
+from test.ros.test_state import pose
 from test.ros.tf2_stub import Buffer, TransformListener, tf2_module
 
 NODE: Any = SimpleNamespace()
+TF: dict[str, Any] = {
+    "state_groups": ["ee"],
+    "state.ee.source": "tf",
+    "state.ee.frame": "base",
+    "state.ee.child_frame": "hand",
+    "action_names": ["a"],
+}
 
 
 @pytest.fixture
@@ -43,14 +51,18 @@ def test_newest_transform_is_given_once(tree: TransformTree) -> None:
 
 
 def test_static_transform_is_always_new(tree: TransformTree) -> None:
-    """A camera bolted to the table: its stamp of 0 means that it is true at every time."""
+    """A camera bolted to the table: its stamp of 0 means that it is true at every time, and is no fault."""
     source = TransformSource("state.ee", tree, "base", "hand")
-    Buffer.transforms["base", "hand"] = transform(0)
-    for _ in range(2):
+    rig = Rig(cameras=["front"], joint_names=[], **TF)
+    for now_ns in (T0, T0 + 9 * S):
+        static = pose(0, 1.0, 2.0, 3.0).pose
+        parts = SimpleNamespace(translation=static.position, rotation=static.orientation)
+        Buffer.transforms["base", "hand"] = SimpleNamespace(header=header(0), transform=parts)
         (sample,) = source.drain()
-        stamp = sample.message.header.stamp
-        assert stamp.sec * S + stamp.nanosec == sample.received_ns
-        Buffer.transforms["base", "hand"] = transform(0)
+        rig.put("state.ee", sample.message, now_ns)
+        rig.put("front", image(now_ns), now_ns)
+        assert rig.seen(now_ns).stamps_ns["state.ee"] == now_ns
+    assert rig.said == []
 
 
 def test_listener_is_destroyed_once(tree: TransformTree) -> None:
@@ -60,15 +72,6 @@ def test_listener_is_destroyed_once(tree: TransformTree) -> None:
     for source in sources:
         source.close()
     assert TransformListener.listening == []
-
-
-TF = {
-    "state_groups": ["ee"],
-    "state.ee.source": "tf",
-    "state.ee.frame": "base",
-    "state.ee.child_frame": "hand",
-    "action_names": ["a"],
-}
 
 
 def config(**parameters: Any) -> NodeConfig:
