@@ -13,7 +13,14 @@ from benchmarks.record import RESULTS
 from flashrt_ros.demo_setup import device_refusal
 
 # name → whether it takes --device
-BENCHMARKS = {"ingest": False, "load": True, "decide": True, "node_overhead": False, "memory": False}
+BENCHMARKS = {
+    "ingest": False,
+    "load": True,
+    "decide": True,
+    "node_overhead": False,
+    "node_cost": False,
+    "memory": False,
+}
 
 
 def main() -> int:

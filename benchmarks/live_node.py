@@ -4,7 +4,7 @@
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from flashrt_ros.sim.arm import JOINTS
 
 DOMAIN = 38
 JOINT_NAMES = [joint.name for joint in JOINTS]
-ROBOT = {
+ROBOT: dict[str, Any] = {
     "cameras": list(CAMERAS),
     "joint_names": JOINT_NAMES,
     "action_rate_hz": 10.0,
@@ -63,14 +63,20 @@ class LiveNode:
 
 
 @contextmanager
-def live_node(load_policy: Callable[[Any], Any], **parameters: Any) -> Iterator[tuple[LiveNode, Children]]:
-    """Robot process and configured node; not active yet, so that measurements can be attached first."""
+def live_node(
+    load_policy: Callable[[Any], Any],
+    robot: tuple[str, Mapping[str, Any]] = ("flashrt_ros.sim.robot", ROBOT),
+    **parameters: Any,
+) -> Iterator[tuple[LiveNode, Children]]:
+    """Process of a robot (module, parameters of the node for it) and configured node; not active yet, so that
+    measurements can be attached first."""
+    module, values = robot
     set_environment(DOMAIN)
     sys.setswitchinterval(0.0005)  # as policy_node.main does
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
-    overrides = [Parameter(name, value=value) for name, value in (ROBOT | parameters).items()]
+    overrides = [Parameter(name, value=value) for name, value in {**values, **parameters}.items()]
     with tempfile.TemporaryDirectory() as folder, Children(Path(folder)) as children:
-        children.start("robot", ["-m", "flashrt_ros.sim.robot"])
+        children.start("robot", ["-m", module])
         node = PolicyNode(load_policy=load_policy, parameter_overrides=overrides)
         try:
             if node.trigger_configure() != TransitionCallbackReturn.SUCCESS:

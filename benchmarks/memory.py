@@ -53,7 +53,7 @@ def sample_node(sampler: Callable[[], float], decisions: int) -> list[tuple[int,
     with tempfile.TemporaryDirectory() as folder:
         recipe = Recipe(size="tiny", seed=1, action_dim=dims, state_dim=dims, cameras=CAMERAS)
         checkpoint = make_checkpoint(Path(folder, "tiny"), recipe)
-        pace = {"trigger": "timer", "decision_rate": 30.0, "cpu_threads": 1}
+        pace: dict[str, Any] = {"trigger": "timer", "decision_rate": 30.0, "cpu_threads": 1}
         with live_node(load_policy_of, checkpoint=str(checkpoint), **pace) as (live, children):
             samples: list[tuple[int, float]] = []
             publish = live.running.outputs.publish

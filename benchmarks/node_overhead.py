@@ -13,10 +13,8 @@ Usage: python -m benchmarks.node_overhead [--decisions 1000] [--policy-ms 40] [-
 import argparse
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,14 +42,15 @@ class StubChunk:
 class SleepingPolicy:
     """Takes its time without taking the processor, as a policy on a GPU does."""
 
-    name = "stub"
+    name, origin = "stub", "nobody"
+    camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
     state_dim = action_dim = len(JOINT_NAMES)
-    cameras = CAMERAS
-    state_groups = MappingProxyType({"state": len(JOINT_NAMES)})
-    state_stats: Mapping[str, Any] = MappingProxyType({})
-    camera_rule, not_positions, origin = "present first", "", "nobody"
+    cameras: tuple[str, ...] = CAMERAS
+    state_stats: ClassVar[dict[str, np.ndarray]] = {}
+    state_groups: ClassVar[dict[str, int]] = {"state": len(JOINT_NAMES)}
+    camera_rule, not_positions, origin, relative_actions = "present first", "", "nobody", ""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -64,6 +63,10 @@ class SleepingPolicy:
     def slot(self, name: str) -> str:
         """Names of cameras are the names of slots."""
         return name
+
+    def statistics_units(self, state: np.ndarray) -> np.ndarray:
+        """The units of the state [D]: there are no statistics."""
+        return state
 
     def model_images(self) -> dict[str, np.ndarray]:
         """Nothing is looked at."""
@@ -82,12 +85,15 @@ class SleepingPolicy:
 class Probe:
     """Records every decision and every message of a node, in the node's own calls."""
 
-    def __init__(self, live: LiveNode) -> None:
+    def __init__(self, live: LiveNode, messages: bool = True) -> None:
+        """Without `messages` only decisions: at 500 Hz the probe would cost more than what it measures."""
         self.overhead_ms: list[float] = []
         self.ingest_ms: list[float] = []
         self.values: dict[str, list[float]] = defaultdict(list)
         self._publish, live.running.outputs.publish = live.running.outputs.publish, self._on_decision  # type: ignore[method-assign, assignment]
-        self._put, live.running.ingest.put = live.running.ingest.put, self._on_message  # type: ignore[method-assign]
+        self._put = live.running.ingest.put
+        if messages:
+            live.running.ingest.put = self._on_message  # type: ignore[method-assign]
 
     def _on_decision(self, decision: Decision, *arguments: Any) -> Accepted:
         accepted = self._publish(decision, *arguments)

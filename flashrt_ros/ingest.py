@@ -32,11 +32,13 @@ class Ingest:
         warn: Callable[[str, str], None],
         info: Callable[[str], None] | None = None,
         pose_check: PoseCheck | None = None,
+        model: str = "the policy",
     ) -> None:
         """`warn(kind, text)` is called once per kind and source (again after 10 quiet seconds), `info(text)`
         once per camera and encoding. `pose_check` judges the first state after each flush, until one is good
-        (R17)."""
+        (R17). `model` is the policy's name, for people."""
         self._config = config
+        self._model = model
         self._warnings = EdgeWarnings(warn)
         self._info = info
         self._pose_check = pose_check
@@ -84,7 +86,7 @@ class Ingest:
         except MalformedImage as error:
             self._drop(name, "malformed", str(error), arrival_ns)
         except UnsupportedEncoding as error:
-            self._drop(name, "encoding", str(error), arrival_ns)
+            self._drop(name, "encoding", f"{error} ({self._model})", arrival_ns)
         except StampFault as error:
             self._drop(name, "stamp", str(error), arrival_ns)
         else:
@@ -95,7 +97,7 @@ class Ingest:
         try:
             stamp = (
                 Stamp(arrival_ns)
-                if state.headerless
+                if state.is_timeless(message)
                 else self._stamp(state.name, message, arrival_ns, state.where)
             )
             taken = state.put(message, stamp.ns, arrival_ns)

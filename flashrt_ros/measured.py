@@ -43,8 +43,10 @@ class MeasuredJoints:
         source, target = self._layout(names)
         values = np.asarray(message.position, np.float64)[source]  # [n]
         finite = np.isfinite(values)
-        self._values[target[finite]] = values[finite]
-        self._stamps_ns[target[finite]] = stamp_ns
+        if not finite.all():
+            target, values = target[finite], values[finite]
+        self._values[target] = values
+        self._stamps_ns[target] = stamp_ns
         return not self._wanted.isdisjoint(names)
 
     def _layout(self, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -251,7 +251,7 @@ PARAMETERS: Final = (
         "pose_check",
         "bool",
         True,
-        "Refuse to activate where the robot's state lies outside of what the policy was trained with.",
+        "Decide nothing until the robot's state lies once within what the policy was trained with.",
     ),
     Parameter(
         "max_skew",

@@ -154,7 +154,8 @@ class PolicyNode(LifecycleNode):
         undo.callback(publishers.close)
         outputs = Outputs(self, config, policy)
         undo.callback(outputs.close)
-        ingest = Ingest(with_full_topics(self, config), self._warn, self._info, pose_check_of(policy, config))
+        named, check = with_full_topics(self, config), pose_check_of(policy, config)
+        ingest = Ingest(named, self._warn, self._info, pose_check=check, model=policy.name)
         inputs = Inputs(self, config, ingest)
         commands = Commands(
             channels,

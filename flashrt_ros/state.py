@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from flashrt_ros.freshness import too_old
+from flashrt_ros.freshness import header_ns, too_old
 from flashrt_ros.groups import ALL, JOINT_SPACES
 from flashrt_ros.joints import NEVER, JointTracker, MalformedState
 from flashrt_ros.observation import JOINT_STATES
@@ -201,8 +201,12 @@ class StateInput(Counted):
         self.name, self.groups, self.trackers = name, tuple(groups), tuple(trackers)
         self.max_age = max((group.max_age for group in groups), default=0.0)
         self.where = JOINT_STATES if name == JOINT_STATES else " and ".join(map(where_of, groups))
-        self.headerless = any(group.source in HEADERLESS for group in groups)
         self.seen_by_decisions: set[int] = set()
+
+    def is_timeless(self, message: Any) -> bool:
+        """Whether the arrival of a message is its time: it has no stamp, or is a static transform."""
+        source = self.groups[0].source if self.groups else ""
+        return source in HEADERLESS or (source == "tf" and header_ns(message) == 0)
 
     def put(self, message: Any, stamp_ns: int, arrival_ns: int) -> bool:
         """Merge one message into every group; False when it has nothing for any.

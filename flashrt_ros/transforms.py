@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import time
-from typing import Any
+from typing import Any, Final
 
 from rclpy.node import Node
 from rclpy.time import Time
 
 from flashrt_ros.sources import Sample, Traffic
+
+STATIC: Final = (0, 0)
+"""Stamp of a chain of static transforms: it is true at every time."""
 
 
 class TransformTree:
@@ -54,19 +57,11 @@ class TransformSource:
             return []
         received_ns = time.time_ns()
         stamp = (int(transform.header.stamp.sec), int(transform.header.stamp.nanosec))
-        if stamp == (0, 0):
-            return [self._static(transform, received_ns)]
-        if stamp == self._stamp:
+        if stamp == self._stamp and stamp != STATIC:
             return []
         self._stamp = stamp
         self.traffic.note({}, received_ns)
         return [Sample(transform, received_ns)]
-
-    def _static(self, transform: Any, received_ns: int) -> Sample:
-        """A chain of static transforms is true at every time, which tf says by a stamp of 0."""
-        transform.header.stamp.sec, transform.header.stamp.nanosec = divmod(received_ns, 1_000_000_000)
-        self.traffic.note({}, received_ns)
-        return Sample(transform, received_ns)
 
     def conflicts(self) -> list[str]:
         """None: the listener of tf2_ros has its own QoS."""

@@ -56,6 +56,7 @@ class Rig:
             "checkpoint": "/x",
             "action_rate_hz": 30.0,
             "cameras": ["front"],
+            "camera.front.frozen_after": 0,  # its picture never changes
             "joint_names": ["a", "b"],
             "instruction": "wait",
             "seed": 5,

@@ -149,6 +149,40 @@ def test_R44_nothing_old_is_sent_between_decision_and_publishing() -> None:
     assert sent[0].epoch == 1
 
 
+@pytest.mark.parametrize(("opened", "closed"), [(10.0, 2.0), (2.0, 10.0)])
+def test_R18_gripper_positions_go_both_ways(opened: float, closed: float) -> None:
+    """A gripper whose larger number is closed must neither be felt nor moved the wrong way round."""
+    gripper = {"open": opened, "closed": closed, "policy_open": 1.0, "policy_closed": -1.0}
+    named = {f"gripper.b.{name}": value for name, value in gripper.items()}
+    rig = Rig(parameters={"grippers": ["b"], **named})
+    rig.fill()  # b is at 2
+    rig.policy.actions = np.array([[0.0, 1.0], [0.0, -1.0], [0.0, 0.0]], np.float32)
+    decision = rig.decided()
+    assert rig.policy.calls[0]["state"].tolist() == [1.0, -1.0 if closed == 2.0 else 1.0]
+    assert decision.actions[:, 1] == pytest.approx([opened, closed, 6.0])
+    assert decision.actions[:, 0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_R18_gripper_of_the_actions_only() -> None:
+    """A gripper that is commanded and not felt has its positions all the same."""
+    named = {"gripper.hand.open": 0.0, "gripper.hand.closed": 50.0}
+    rig = Rig(parameters={"action_names": ["a", "hand"], "grippers": ["hand"], **named})
+    rig.fill()
+    rig.policy.actions = np.array([[0.5, 1.0], [0.5, 0.0]], np.float32)
+    assert rig.decided().actions.tolist() == [[0.5, 0.0], [0.5, 50.0]]
+
+
+@pytest.mark.parametrize("space", ["joint_delta", "joint_velocity"])
+def test_R17_steps_and_velocities_have_no_offset(space: str) -> None:
+    """A step of 0 must stay a step of 0, whatever the zero of the joint is."""
+    units = {"joint.b.scale": 2.0, "joint.b.offset": 10.0}
+    group = {"action_groups": ["arm"], "action.arm.space": space, "action.arm.names": ["a", "b"]}
+    rig = Rig(parameters={**units, **group})
+    rig.fill()
+    rig.policy.actions = np.array([[0.0, 0.0], [3.0, 4.0]], np.float32)
+    assert rig.decided().actions.tolist() == [[0.0, 0.0], [3.0, 2.0]]
+
+
 def test_R33_flush_forgets_samples() -> None:
     """The first decision after a reset sees only what came after it."""
     rig = Rig()

@@ -11,6 +11,7 @@ import pytest
 from flashrt_ros.diagnostics import (
     ERROR,
     OK,
+    UNMEASURED,
     WARN,
     DecisionFacts,
     Heartbeat,
@@ -29,6 +30,8 @@ OLD = NotReady(
     ("camera 'front' too old: 1.20 s", "joint_states: elbow never seen"),
     ("front: too old", "joint_states: missing elbow"),
 )
+FROZEN = NotReady(("camera 'front' frozen: 10 images with the same content",), ("front: frozen",))
+MEASURED = SourceFacts("joint_states", "/joint_states", False, 0.1, 99.0, 0.01, without=UNMEASURED)
 JOINTS = SourceFacts("joint_states", "/joint_states", True, 0.1, 99.0, 0.01)
 DECISIONS = DecisionFacts(
     rate_hz=4.98,
@@ -64,6 +67,21 @@ def values(status: object) -> dict[str, str]:
         (OPTIONAL, None, True, OK, "30.0 Hz"),
         (replace(OPTIONAL, silent_s=None), None, True, WARN, "never seen"),
         (replace(OPTIONAL, silent_s=2.0), None, True, WARN, "stopped 2.0 s ago"),
+        (
+            replace(OPTIONAL, frozen="frozen: 9 images"),
+            None,
+            True,
+            WARN,
+            "frozen: 9 images; its slot is masked",
+        ),
+        (FRONT, FROZEN, True, ERROR, "frozen: 10 images with the same content"),
+        (
+            replace(MEASURED, silent_s=None),
+            None,
+            True,
+            WARN,
+            "never seen; the joints of the actions are not measured",
+        ),
     ],
 )
 def test_source_level(

@@ -105,6 +105,51 @@ def test_R1_padded_rows_are_sliced_by_step_and_zero_means_packed() -> None:
         assert (rgb(raw) == pixels.reshape(2, 3, 3)).all()
 
 
+# OpenCV names a Bayer pattern by its second row, ROS by its first: rggb is BayerBG.
+CV2_CODES = {
+    "yuv422": cv2.COLOR_YUV2BGR_UYVY,
+    "uyvy": cv2.COLOR_YUV2BGR_UYVY,
+    "yuv422_yuy2": cv2.COLOR_YUV2BGR_YUY2,
+    "yuyv": cv2.COLOR_YUV2BGR_YUY2,
+    "nv21": cv2.COLOR_YUV2BGR_NV21,
+    "bayer_rggb8": cv2.COLOR_BayerBG2BGR,
+    "bayer_bggr8": cv2.COLOR_BayerRG2BGR,
+    "bayer_gbrg8": cv2.COLOR_BayerGR2BGR,
+    "bayer_grbg8": cv2.COLOR_BayerGB2BGR,
+}
+
+
+@pytest.mark.parametrize("padding", [0, 6])
+@pytest.mark.parametrize("encoding", CV2_CODES)
+def test_R1_R5_rare_encodings_are_what_opencv_decodes(encoding: str, padding: int) -> None:
+    """The pixels that a dataset was recorded with, bit for bit, with packed rows and with padded ones."""
+    row = ENCODINGS[encoding]
+    assert isinstance(row, Coded)
+    height, width = 8, 12
+    shape = (round(height * row.rows), width * row.channels)
+    data = np.random.default_rng(3).integers(0, 256, shape, np.uint8)
+    coded = data.reshape(height, width, 2) if row.channels == 2 else data
+    padded = np.concatenate([data, np.full((shape[0], padding), 99, np.uint8)], axis=1)
+    raw = convert(image(encoding, height, width, padded.reshape(-1), shape[1] + padding))
+    assert (rgb(raw) == cv2.cvtColor(coded, CV2_CODES[encoding])[..., ::-1]).all()
+
+
+def test_every_rare_encoding_is_compared_with_opencv() -> None:
+    """A new one must not slip through."""
+    assert set(CV2_CODES) == {name for name, row in ENCODINGS.items() if isinstance(row, Coded)}
+
+
+@pytest.mark.parametrize(("text", "extension"), [("jpeg", ".jpg"), ("png", ".png")])
+def test_R5_compressed_images_are_what_opencv_decodes(text: str, extension: str) -> None:
+    """The pixels that a dataset was recorded with, bit for bit."""
+    picture = np.random.default_rng(4).integers(0, 256, (16, 24, 3), np.uint8)
+    data = cv2.imencode(extension, picture)[1]
+    raw = convert(SimpleNamespace(format=text, data=data), transport="compressed")
+    decoded = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    assert decoded is not None
+    assert (rgb(raw) == decoded[..., ::-1]).all()
+
+
 def test_R1_padded_rows_of_a_coded_encoding() -> None:
     """The same for a Bayer camera, whose rows are copied before decoding."""
     mosaic = np.arange(64, dtype=np.uint8).reshape(8, 8)
@@ -287,3 +332,67 @@ def test_messages_of_rclpy_and_of_rosbags_read_alike() -> None:
     header = header_type(types["builtin_interfaces/msg/Time"](1, 2), "")
     bag = bag_type(header, 2, 3, "bgra8", 0, 12, data)
     assert (rgb(convert(live)) == rgb(convert(bag))).all()
+
+
+COLOUR = np.array([[0x00C83C1E, 0xFF0000FF, 7], [1, 2, 0xFFFFFFFF]], np.uint32)  # [2, 3], 0xAARRGGBB
+POINT = np.dtype({"names": ["x", "rgb"], "formats": ["<f4", "<u4"], "offsets": [0, 8], "itemsize": 16})
+
+
+def cloud(**more: Any) -> Any:
+    """An organised cloud as RealSense and Kinect drivers send it: padded points, NaN where there is no
+    depth."""
+    points = np.zeros(6, POINT)
+    points["x"], points["rgb"] = np.nan, COLOUR.reshape(-1)
+    fields = [
+        SimpleNamespace(name="x", offset=0, datatype=7, count=1),
+        SimpleNamespace(name="rgb", offset=8, datatype=7, count=1),
+    ]
+    values = {"height": 2, "width": 3, "point_step": 16, "row_step": 48, "is_bigendian": False}
+    return SimpleNamespace(**{**values, "fields": fields, "data": points.tobytes(), **more})
+
+
+@pytest.fixture
+def sensor_msgs_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sensor_msgs_py.point_cloud2.read_points does: a structured array of the fields asked for."""
+
+    def read_points(cloud: Any, field_names: Any = None, skip_nans: bool = False) -> np.ndarray:
+        assert not skip_nans, "points without depth have a colour"
+        typed = np.dtype(
+            {"names": ["x", "rgb"], "formats": ["<f4", "<f4"], "offsets": [0, 8], "itemsize": 16}
+        )
+        return np.frombuffer(cloud.data, typed)[list(field_names)]
+
+    module = ModuleType("sensor_msgs_py.point_cloud2")
+    module.read_points = read_points  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sensor_msgs_py", ModuleType("sensor_msgs_py"))
+    monkeypatch.setitem(sys.modules, "sensor_msgs_py.point_cloud2", module)
+
+
+@pytest.mark.usefixtures("sensor_msgs_py")
+@pytest.mark.parametrize("swap", [False, True])
+def test_colours_of_an_organised_cloud_are_a_picture(swap: bool) -> None:
+    """RGB-D cameras that offer points only; every pixel at its place, also those without depth."""
+    raw = convert(cloud(), transport="pointcloud", swap_red_blue=swap)
+    assert (raw.height, raw.width) == (2, 3)
+    red, blue = (COLOUR >> 16) & 255, COLOUR & 255
+    expected = np.stack([red, (COLOUR >> 8) & 255, blue], axis=-1)
+    assert (rgb(raw) == (expected[..., ::-1] if swap else expected)).all()
+
+
+NO_COLOUR = [SimpleNamespace(name="x", offset=0, datatype=7, count=1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"height": 1, "width": 6, "row_step": 96}, "not organised"),
+        ({"fields": NO_COLOUR}, "no rgb field of 4 bytes; its fields are x"),
+        ({"fields": [SimpleNamespace(name="rgb", offset=0, datatype=8, count=1)]}, "no rgb field of 4 bytes"),
+        ({"row_step": 64}, "its rows are padded; 48 bytes"),
+        ({"data": b"x" * 95}, "2 rows of 48 bytes need 96"),
+    ],
+)
+def test_R2_clouds_that_are_no_picture_are_refused(changes: dict[str, Any], words: str) -> None:
+    """The user reads what the driver sends, instead of a policy that acts on shuffled points."""
+    with pytest.raises(MalformedImage, match=f"'front' on front/image_raw: malformed point cloud.*{words}"):
+        prepare(cloud(**changes), camera(transport="pointcloud"))

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 
-from flashrt_ros import encodings
+from flashrt_ros import camera_input, encodings
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import NotReady, Observation
 from flashrt_ros.parameters import NodeConfig
@@ -125,6 +125,37 @@ def test_R10_only_the_image_that_is_used_is_converted(monkeypatch: pytest.Monkey
     assert rig.seen(T0 + 8 * MS).images["front"] is first.images["front"]
     assert len(decoded) == 1
     assert rig.counts("front") == {"received": 6, "used": 1, "skipped": 5, "waiting": 0}
+
+
+def test_R10_large_images_are_views_until_a_decision_and_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three cameras of 720p at 30 Hz are 250 MB a second: only what a decision uses is touched, and what the
+    policy is given are the message's own bytes, which it copies into its input."""
+    touched: list[str] = []
+
+    def count(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def counted(*given: Any) -> Any:
+            touched.append(name)
+            return original(*given)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(encodings, "RawImage")
+    count(camera_input, "same_bytes")
+    pixels = {name: np.zeros(720 * 1280 * 3, np.uint8) for name in ("front", "wrist", "side")}
+    rig = Rig(cameras=list(pixels))
+    for frame in range(30):
+        at = T0 + frame * MS
+        for name, data in pixels.items():
+            size: Any = {"height": 720, "width": 1280, "step": 0, "data": data}
+            rig.put(name, image(at, **size), at)
+        rig.put("joint_states", joints(at), at)
+    assert touched == [], "nothing is read before a decision"
+    for decision in range(2):
+        seen = rig.seen(T0 + 30 * MS)
+        assert touched == ["RawImage"] * 3, f"decision {decision}"
+    assert all(np.shares_memory(np.asarray(seen.images[name].data), data) for name, data in pixels.items())
 
 
 def test_counts_add_up_and_are_right() -> None:
