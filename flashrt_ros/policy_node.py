@@ -36,7 +36,7 @@ from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observation import Decision, NotReady, Rejected
 from flashrt_ros.outputs import Outputs
 from flashrt_ros.parameters import NodeConfig
-from flashrt_ros.running import Running, vector_lines
+from flashrt_ros.running import Running, actions_line, vector_lines
 
 STOP_TIMEOUT_S = 2.0
 
@@ -128,7 +128,7 @@ class PolicyNode(LifecycleNode):
         for note in config.check_policy(policy):
             self.get_logger().info(note)
         policy.bind([camera.slot for camera in config.cameras])
-        for line in vector_lines(config):
+        for line in (*vector_lines(config), actions_line(policy)):
             self.get_logger().info(line)
 
     def _warm_up(self, policy: Any) -> None:

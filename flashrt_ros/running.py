@@ -37,5 +37,12 @@ def vector_lines(config: NodeConfig) -> tuple[str, str]:
     return f"state vector: {_numbered(joints)}", f"action vector: {_numbered(config.action_names)}"
 
 
+def actions_line(policy: Any) -> str:
+    """What the policy's actions are and what the node makes of them, for the start log (R35)."""
+    relative = ", ".join(policy.relative_actions)
+    given = f"relative to the state of the observation ({relative})" if relative else "absolute"
+    return f"actions: {given} in the checkpoint, absolute joint positions on joint_trajectory"
+
+
 def _numbered(names: Iterable[str]) -> str:
     return ", ".join(f"[{index}] {name}" for index, name in enumerate(names))

@@ -67,6 +67,14 @@ class Checkpoint(ABC):
     def action_stats(self) -> Mapping[str, Floats]:
         """Statistic → [action_dim] in robot units, as far as the checkpoint has it."""
 
+    @property
+    def relative_actions(self) -> tuple[str, ...]:
+        """Actions that the policy gives relative to the state of its observation, for people.
+
+        What `Policy.decide` returns is absolute all the same.
+        """
+        return ()
+
     @abstractmethod
     def normalise_state(self, state: Floats) -> Floats:
         """[state_dim] in robot units → [state_dim] as the model sees it, before padding."""

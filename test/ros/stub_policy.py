@@ -36,6 +36,7 @@ class StubPolicy:
     camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
+    relative_actions: tuple[str, ...] = ()
 
     def __init__(
         self, config: NodeConfig, think: Callable[..., Any] | None = None, sleep_s: float = 0.0
