@@ -69,7 +69,7 @@ CHECKPOINTS = (
     ),
     Guard(
         "R57",
-        FAULTS + "R57_bad_configuration_is_refused_in_one_line[cameras]",
+        FAULTS + "R57_bad_configuration_is_refused_in_one_line[cameras-]",
         "flashrt_ros.parameters:NodeConfig._bind_cameras",
         edited("set camera.{camera.name}.slot. {both}", "no"),
     ),

@@ -13,7 +13,7 @@ JOINTS = (
         "flashrt_ros.joints:JointTracker.put",
         edited(
             "layout = self._layout(message)",
-            "layout = self._layout(message)\n    message.effort[len(message.position) - 1]",
+            "layout = self._layout(message)\n    message.effort and message.effort[len(message.name) - 1]",
         ),
     ),
     Guard(
@@ -167,5 +167,13 @@ JOINTS = (
         ROS + "decision.py::test_R17_actions_go_back_through_scale_and_offset",
         "flashrt_ros.decision:_to_robot_units",
         value(lambda config: lambda actions: actions),
+    ),
+    Guard(
+        "R11",
+        ROS + "joints.py::test_R11_only_positions_are_read",
+        "flashrt_ros.joints:JointTracker.put",
+        edited(
+            "if layout is None or", "if len(message.effort) != len(message.position) or layout is None or"
+        ),
     ),
 )

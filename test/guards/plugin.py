@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
 from typing import Any
 
 import pytest
@@ -47,9 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def without(index: int, item: pytest.Item) -> pytest.Item:
     """The test as an item of its own, with an id that names the guard."""
     assert isinstance(item, pytest.Function)
-    clone = copy(item)
-    clone._nodeid = f"{item.nodeid} without {GUARDS[index].name}"
-    clone._initrequest()  # the fixtures' idea of which item they are for
+    clone: pytest.Function = pytest.Function.from_parent(
+        item.parent,
+        name=f"{item.originalname} without {GUARDS[index].name}",
+        callobj=item.obj,
+        callspec=getattr(item, "callspec", None),
+        fixtureinfo=item._fixtureinfo,
+    )
     clone.user_properties = [("guard", index)]
     return clone
 

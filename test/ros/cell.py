@@ -4,9 +4,11 @@ given."""
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from sensor_msgs.msg import Image
 from flashrt_kernels.pixels import FORMATS, RawImage
 from flashrt_ros.messages import time_message
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.running import Running
 from test.ros.stub_policy import HORIZON, StubPolicy
 from test.ros.support import CAMERAS, NodeThread, Robot, image, joint_state, parameters
 
@@ -37,11 +40,16 @@ class Cell:
         robot.new_chunks()
 
     @property
-    def policy(self) -> NotingPolicy:
+    def running(self) -> Running:
+        """What the node holds while it is configured."""
         running = self.thread.node.running
         assert running is not None
-        assert isinstance(running.policy, NotingPolicy)
-        return running.policy
+        return running
+
+    @property
+    def policy(self) -> NotingPolicy:
+        assert isinstance(self.running.policy, NotingPolicy)
+        return self.running.policy
 
     @property
     def given(self) -> Mapping[str, Any]:
@@ -51,6 +59,14 @@ class Cell:
     def sees(self, camera: str) -> np.ndarray:
         """The picture of a camera as the policy got it: uint8 [h, w, 3]."""
         return rgb(self.given["images"][camera])
+
+    def has_width(self, camera: str, width: int) -> bool:
+        """Whether the policy got an image of this width."""
+        return bool(self.given["images"][camera].width == width)
+
+    def number(self, concern: str, key: str) -> float:
+        """As `value`; 0 where it is not there."""
+        return float(self.value(concern, key) or 0.0)
 
     def value(self, concern: str, key: str) -> str:
         """One value of the newest diagnostics; empty where it is not there."""
@@ -101,6 +117,32 @@ def picture(pixels: np.ndarray, encoding: str, **fields: Any) -> Image:
     message = Image(height=height, width=width, encoding=encoding, step=step, **fields)
     message.data = array("B", pixels.tobytes())
     return message
+
+
+def copied(message: Image, name: str) -> Image:
+    """The same image from every camera, each time a message of its own."""
+    return copy(message)
+
+
+@contextmanager
+def slow(robot: Robot, camera: str, rate_hz: float) -> Iterator[None]:
+    """This camera sends at another rate than the others."""
+    robot.alive.remove(camera)
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.wait(1.0 / rate_hz):
+            message = image(camera)
+            message.header.stamp = robot.node.get_clock().now().to_msg()
+            robot.cameras[camera].publish(message)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sender.join()
 
 
 def shifted(cell: Cell, source: str, seconds: float) -> None:
