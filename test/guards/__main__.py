@@ -33,7 +33,7 @@ def unguarded_rows() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser("python -m test.guards", description=__doc__.partition("\n")[0])
     parser.add_argument("rows", nargs="*", metavar="R12", help="rows; default: all")
-    parser.add_argument("-j", type=int, default=2, metavar="N", help="test processes at a time")
+    parser.add_argument("-j", type=int, default=4, metavar="N", help="test processes at a time")
     parser.add_argument("--control", action="store_true", help="switch nothing off: every test must pass")
     options = parser.parse_args()
     chosen = [index for index, guard in enumerate(GUARDS) if not options.rows or guard.row in options.rows]

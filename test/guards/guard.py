@@ -43,11 +43,6 @@ def returns(answer: Any) -> Callable[[Any], Any]:
     return lambda real: lambda *arguments, **options: answer
 
 
-def gives(position: int) -> Callable[[Any], Any]:
-    """A function that does nothing and returns one of its arguments."""
-    return lambda real: lambda *arguments, **options: arguments[position]
-
-
 def value(replacement: Any) -> Callable[[Any], Any]:
     """Another constant, table or class."""
     return lambda real: replacement

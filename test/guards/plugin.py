@@ -18,7 +18,7 @@ from _pytest.runner import runtestprotocol
 from test.guards.guard import switched_off
 from test.guards.table import GUARDS
 
-PATIENCE_S = 4.0
+PATIENCE_S = 5.0
 """What a test waits for something that should come soon: with its guard off it mostly waits in vain."""
 
 

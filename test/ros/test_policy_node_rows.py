@@ -168,11 +168,11 @@ def test_R21_a_camera_from_the_future_is_not_fresh_for_ever(
     time.sleep(0.3)
     chunk = robot.new_chunks(3)[-1]
     assert abs(chunk.header.stamp.sec - time.time()) < 5.0
-    assert "s in the future (clocks differ); its arrival time is used" in capfd.readouterr().err
     robot.alive.remove("top")
     time.sleep(0.8)
     assert robot.is_silent(0.3)
     wait_for("the camera", lambda: "camera 'top' on /top/image_raw stopped" in robot.status("top").message)
+    assert "s in the future (clocks differ); its arrival time is used" in capfd.readouterr().err
 
 
 def test_R23_a_step_of_the_wall_clock_moves_nothing(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,11 +245,12 @@ def test_R32_a_robot_that_hardly_moves_is_still_decided_for(cell: Cell) -> None:
 def test_R43_R44_R50_a_result_for_the_old_task_is_dropped(cell: Cell) -> None:
     """A new task comes while the policy computes: the node must hear it at once; what was computed was for
     the old one and must not move the robot; and each chunk says which task it is for."""
-    robot, busy, go_on = cell.robot, threading.Event(), threading.Event()
+    robot, busy, go_on, over = cell.robot, threading.Event(), threading.Event(), threading.Event()
 
     def wait() -> None:
         busy.set()
         go_on.wait(5.0)
+        over.set()
 
     cell.policy.think_of(wait)
     assert busy.wait(5.0)
@@ -258,6 +259,7 @@ def test_R43_R44_R50_a_result_for_the_old_task_is_dropped(cell: Cell) -> None:
     sequence = cell.given["sequence"]
     try:
         assert robot.set_parameter("instruction", "wave") == (True, "")
+        assert not over.is_set(), "the node answered only after the decision"
     finally:
         go_on.set()
     chunks = robot.new_chunks(2)
