@@ -1,7 +1,7 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """All guards. A new one is an entry in one of these tables, or in one of its own; a row may have several.
 
-    Guard("R12", ROWS + "R12_…", "flashrt_ros.joints:JointTracker._layout", edited("old source", "new source"))
+    Guard("R12", ROWS + "R12_…", "flashrt_ros.joints:JointTracker._layout", edited("old text", "new text"))
 
 `make guards ARGS=R12` runs those of one row, `ARGS="R12 --control"` their tests with everything on.
 """
