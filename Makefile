@@ -18,7 +18,7 @@ BOOTSTRAP = python=$$(tools/find_python.sh $(PYTHON)) && \
 	"$$python" tools/bootstrap.py $(if $(PYTHON),--this-python) --torch-index '$(TORCH_INDEX)'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench ci-extra clean distclean
+.PHONY: help install demo test lint guards bench ci-extra clean distclean
 
 help: ## this list
 	@echo "make TARGET [VENV=.venv] [PYTHON=python3.12] [TORCH_INDEX=URL] [DEVICE=cpu] [ARGS=…]"
@@ -43,10 +43,13 @@ test: lint ## lint, then all tests
 	$(RUN) -m pytest -n 2 -m "not serial" $(ARGS)
 	$(if $(ARGS),,$(RUN) -m pytest -m serial)
 
+guards: install ## switch off what each row of robot-behaviour relies on: its tests must fail. ARGS="R12 R20"
+	$(RUN) -m test.guards $(ARGS)
+
 bench: install ## measure, print a table, write benchmarks/results/
 	$(RUN) -m benchmarks --device $(DEVICE) $(ARGS)
 
-ci-extra: install ## ROS 2 Jazzy, colcon, the wheel in an empty environment, all kernels for all GPUs
+ci-extra: install ## the guards, ROS 2 Jazzy, colcon, the wheel in an empty environment, all kernels for all GPUs
 	@.ci/extra $(VENV)
 
 clean: ## remove what builds, tests and runs leave behind; keeps the environments

@@ -50,7 +50,7 @@ class SleepingPolicy:
     cameras: tuple[str, ...] = CAMERAS
     state_stats: ClassVar[dict[str, np.ndarray]] = {}
     state_groups: ClassVar[dict[str, int]] = {"state": len(JOINT_NAMES)}
-    camera_rule, not_positions, origin, relative_actions = "present first", "", "nobody", ""
+    camera_rule, not_positions, origin, relative_actions = "present first", "", "nobody", ()
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

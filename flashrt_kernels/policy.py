@@ -57,6 +57,7 @@ class Policy:
         self.horizon = checkpoint.horizon
         self.state_groups = dict(checkpoint.state_widths)
         self.action_names, self.not_positions = checkpoint.action_names, checkpoint.not_positions
+        self.relative_actions = checkpoint.relative_actions
         self.state_stats = dict(checkpoint.state_stats)
         self.action_stats = dict(checkpoint.action_stats)
         self._unscanned = checkpoint.unscanned  # verified on the device, once it is uploaded

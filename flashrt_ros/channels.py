@@ -27,7 +27,7 @@ POSITIONS: Final = ("joint_position", "joint_delta", "gripper")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan of one channel that may be committed. Limits changed `clipped` of its `points`; `names` of what."""
+    """A plan of one channel that may be committed. Limits changed `clipped` of its `points`, of `names`."""
 
     planned: Any
     points: int

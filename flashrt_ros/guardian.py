@@ -14,9 +14,9 @@ from flashrt_ros.observation import NS_PER_S
 class Guardian:
     """Ticks `commands` at `rate_hz` from `start` to `stop`.
 
-    `alarm()` says why the robot must stop now, "" when all is well: the death of the decision thread, a signal
-    to the process. `on_stop(reason)` is called on this thread when a tick stopped the robot. An exception in a
-    tick is handed to `on_error` once, after an attempt to stop.
+    `alarm()` says why the robot must stop now, "" when all is well: the death of the decision thread, a
+    signal to the process. `on_stop(reason)` is called on this thread when a tick stopped the robot. After an
+    exception, which is handed to `on_error`, the thread ends.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ from flashrt_ros.outputs import CommandPublishers, Outputs
 from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.pose_check import pose_check_of
-from flashrt_ros.running import Running, vector_lines
+from flashrt_ros.running import Running, actions_line, vector_lines
 from flashrt_ros.safety import Safety, stops_robot
 from flashrt_ros.spaces import check_groups, describe
 
@@ -140,7 +140,7 @@ class PolicyNode(LifecycleNode):
         for note in (*config.check_policy(policy), *describe(config.action_groups, policy)):
             self.get_logger().info(note)
         policy.bind([camera.slot for camera in config.cameras])
-        for line in vector_lines(config):
+        for line in (*vector_lines(config), actions_line(policy)):
             self.get_logger().info(line)
 
     def _warm_up(self, policy: Any) -> None:

@@ -62,5 +62,12 @@ def _state_line(group: StateGroup) -> str:
     return f"state group {group.name}: {what}: {', '.join(group.elements)}"
 
 
+def actions_line(policy: Any) -> str:
+    """What the checkpoint's actions are, for the start log (R35); `spaces.describe` says how they go out."""
+    relative = ", ".join(policy.relative_actions)
+    given = f"relative to the state of the observation ({relative})" if relative else "absolute"
+    return f"actions: {given} in the checkpoint, absolute where they leave the policy"
+
+
 def _numbered(names: Iterable[str]) -> str:
     return ", ".join(f"[{index}] {name}" for index, name in enumerate(names))

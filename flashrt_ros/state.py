@@ -16,6 +16,7 @@ from flashrt_ros.groups import ALL, JOINT_SPACES
 from flashrt_ros.joints import NEVER, JointTracker, MalformedState
 from flashrt_ros.observation import JOINT_STATES
 from flashrt_ros.parameters import JointConfig, NodeConfig, StateGroup
+from flashrt_ros.rotations import rotation_of, values_of
 from flashrt_ros.source_counts import Counted, Reason
 
 HEADERLESS: Final = ("array",)
@@ -126,21 +127,12 @@ def array_numbers(message: Any, where: str) -> np.ndarray:
 class PoseNumbers:
     """Position (m) and rotation of a PoseStamped or TransformStamped as float64 [3 + n], by `rotation`.
 
-    rpy: turns about the fixed x, y and z axes, one after another (REP-103); rotvec: axis · angle in rad;
-    rot6d: the first two columns of the matrix; quaternion: x, y, z, w of length 1, its sign as it comes.
+    The forms are those of `rotations.py`; a quaternion keeps the sign with which it comes.
     """
 
     def __init__(self, rotation: str, frame: str = "") -> None:
         """`frame`: the one that messages must be in; empty = any."""
-        from scipy.spatial.transform import Rotation  # half a second, for nodes with a pose only
-
-        self._from_quaternion, self._frame = Rotation.from_quat, frame
-        self._written: Callable[[Any], np.ndarray] = {
-            "quaternion": lambda turned: turned.as_quat(),
-            "rpy": lambda turned: turned.as_euler("xyz"),
-            "rotvec": lambda turned: turned.as_rotvec(),
-            "rot6d": lambda turned: turned.as_matrix()[:, :2].T.reshape(-1),
-        }[rotation]
+        self._rotation, self._frame = rotation, frame
 
     def __call__(self, message: Any, where: str) -> np.ndarray:
         """Raises MalformedState for numbers that are no pose, and for another frame than the one wanted."""
@@ -152,8 +144,10 @@ class PoseNumbers:
         require_finite(values, ("x", "y", "z", "qx", "qy", "qz", "qw"), where)
         norm = float(np.linalg.norm(values[3:]))
         require_rotation(norm, where)
-        rotation = self._written(self._from_quaternion(values[3:] / norm))
-        return np.concatenate([values[:3], rotation])
+        turned = values[3:] / norm
+        if self._rotation != "quaternion":  # that one keeps its sign
+            turned = values_of(rotation_of(turned, "quaternion"), self._rotation)
+        return np.concatenate([values[:3], turned])
 
 
 def _parts(message: Any) -> tuple[Any, Any]:

@@ -71,6 +71,14 @@ class Checkpoint(ABC):
         """[state_dim] in robot units → [state_dim] in the units of `state_stats`."""
         return state
 
+    @property
+    def relative_actions(self) -> tuple[str, ...]:
+        """Actions that the policy gives relative to the state of its observation, for people.
+
+        What `Policy.decide` returns is absolute all the same.
+        """
+        return ()
+
     @abstractmethod
     def normalise_state(self, state: Floats) -> Floats:
         """[state_dim] in robot units → [state_dim] as the model sees it, before padding."""

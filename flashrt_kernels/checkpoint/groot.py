@@ -77,6 +77,10 @@ class GrootCheckpoint(Checkpoint):
         pictures = len(self.cameras) if cameras is None else cameras
         return self.prompts(instruction, pictures, tokens_per_image)
 
+    @property
+    def relative_actions(self) -> tuple[str, ...]:
+        return tuple(group.name for group in self.action_groups if group.reference is not None)
+
     def normalise_state(self, state: Floats) -> Floats:
         """[state_dim] in robot units → what the model sees before padding: encoded groups are wider."""
         values, parts, start = np.asarray(state, np.float64), [], 0

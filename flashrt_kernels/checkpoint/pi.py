@@ -100,6 +100,13 @@ class PiCheckpoint(Checkpoint):
     def statistics_units(self, state: Floats) -> Floats:
         return self.units.to_policy(state)
 
+    @property
+    def relative_actions(self) -> tuple[str, ...]:
+        if self.relative_action_mask is None:
+            return ()
+        names = self.action_names or tuple(map(str, range(self.action_dim)))
+        return tuple(names[i] for i in np.flatnonzero(self.relative_action_mask))
+
     def normalise_state(self, state: Floats) -> Floats:
         return self.state_norm.normalise(self.units.to_policy(state))
 

@@ -36,6 +36,7 @@ class StubPolicy:
     camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
+    relative_actions: tuple[str, ...] = ()
 
     def __init__(
         self, config: NodeConfig, think: Callable[..., Any] | None = None, sleep_s: float = 0.0
@@ -43,7 +44,6 @@ class StubPolicy:
         self.cameras = tuple(f"observation.images.{camera.slot}" for camera in config.cameras)
         self.state_dim = len(config.joints)
         self.action_dim = len(config.action_names)
-        self.state_stats: dict[str, np.ndarray] = {}
         self.state_groups = {"state": self.state_dim}
         self.state_stats: dict[str, Any] = {}
         self.bound: list[str] = []

@@ -41,10 +41,12 @@ JOINTS = ("pan", "lift", "elbow", "wrist", "gripper")
 CAMERAS = ("top", "wrist", "extra")
 START_S = 30.0  # a cold start of rclpy and torch on a busy machine
 SOON_S = 10.0
+RUN_MODULE: Sequence[str] = ("-m",)  # how a process of the node is started; test/guard_off.py has another way
 
 
-def wait_for(what: str, condition: Callable[[], Any], timeout_s: float = SOON_S) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], timeout_s: float | None = None) -> Any:
     """Wait until `condition` is true and return its value; fails naming `what` was waited for."""
+    timeout_s = SOON_S if timeout_s is None else timeout_s
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if value := condition():
@@ -118,7 +120,7 @@ def node_process(
     name = namespace.strip("/") or "node"
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(values)}}))
-    command = [sys.executable, "-m", module, "--ros-args", "--params-file", str(file)]
+    command = [sys.executable, *RUN_MODULE, module, "--ros-args", "--params-file", str(file)]
     for source, target in {"__ns": namespace or "/", **(remaps or {})}.items():
         command += ["-r", f"{source}:={target}"]
     node = NodeProcess(command, folder / f"{name}.log")
@@ -193,6 +195,7 @@ class Robot:
         self.alive = set(topics)  # cameras that send
         self.make_image: Callable[[str], Image] = image
         self.make_joints: Callable[[], JointState] = joint_state
+        self.make_stamp: Callable[[str], Any] = lambda source: self.node.get_clock().now().to_msg()
         self._answered: set[Any] = set()
         self._change: Any = self.node.create_client(ChangeState, "policy/change_state")
         self._get: Any = self.node.create_client(GetState, "policy/get_state")
@@ -223,15 +226,14 @@ class Robot:
     def _send(self) -> None:
         """Every source at 20 Hz."""
         while not self._stop.wait(0.05):
-            stamp = self.node.get_clock().now().to_msg()
             for name in sorted(self.alive):
                 message = self.make_image(name)
-                message.header.stamp = stamp
+                message.header.stamp = self.make_stamp(name)
                 self.cameras[name].publish(message)
             if not self.send_joints:
                 continue
             joints = self.make_joints()
-            joints.header.stamp = stamp
+            joints.header.stamp = self.make_stamp("joint_states")
             self.joints.publish(joints)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
@@ -279,7 +281,7 @@ class Robot:
         assert self.change("configure"), "configure was refused"
         assert self.change("activate"), "activate was refused"
 
-    def new_chunks(self, count: int = 1, timeout_s: float = SOON_S) -> list[ActionChunk]:
+    def new_chunks(self, count: int = 1, timeout_s: float | None = None) -> list[ActionChunk]:
         """The next `count` chunks from now on."""
         start = len(self.chunks)
         wait_for(f"{count} chunks", lambda: len(self.chunks) >= start + count, timeout_s)

@@ -244,7 +244,7 @@ def test_R5_depth_camera_is_refused_at_the_first_message() -> None:
     rig.fill(T0)
     depth = Rig()
     depth.put("front", image(T0, encoding="16UC1"), T0)
-    assert depth.said[0][0] == "encoding"
+    assert [kind for kind, _ in depth.said] == ["encoding"]
     assert "'16UC1'" in depth.said[0][1]
     assert any("no usable image" in text and "16UC1" in text for text in depth.refused(T0).reasons)
 

@@ -66,7 +66,7 @@ def test_R13_several_publishers_are_merged_with_an_age_per_joint() -> None:
     """Arm and gripper have drivers of their own; one that stops is noticed while the other goes on."""
     state = tracker(max_age=0.5)
     put(state, joints("ab", 1, 2), at_ms=0)
-    assert "c never seen" in state.reasons(1 * MS)[0][0]
+    assert "c never seen" in str(state.reasons(1 * MS))
     put(state, joints("c", 3), at_ms=100)
     assert state.reasons(100 * MS) == []
     assert state.state().tolist() == [1, 2, 3]
@@ -83,8 +83,8 @@ def test_R15_missing_joint_is_named_beside_what_is_there() -> None:
     state = tracker()
     assert "none of the 3 joints was ever seen" in state.reasons(0)[0][0]
     put(state, joints("axy", 1, 2, 3))
-    ((text, _),) = state.reasons(0)
-    assert text == "joint_states: b, c never seen; there are a, x, y"
+    texts = [text for text, _ in state.reasons(0)]
+    assert texts == ["joint_states: b, c never seen; there are a, x, y"]
     lost = tracker()
     assert not put(lost, joints("xy", 1, 2))
     assert "the messages name x, y" in lost.reasons(0)[0][0]

@@ -155,8 +155,10 @@ def test_angles_are_encoded_where_a_group_asks_for_it(folder: Folder) -> None:
 
 def test_relative_actions_only_where_the_checkpoint_uses_them(folder: Folder) -> None:
     """Adding the state to absolute targets doubles them."""
+    assert load_groot(folder.path).relative_actions == ("arm",)
     settings(folder, use_relative_action=False)
     loaded = load_groot(folder.path)
+    assert loaded.relative_actions == ()
     state = np.full(7, 5, np.float32)
     decoded = loaded.decode(np.ones((6, 8), np.float32), state)
     np.testing.assert_allclose(decoded[:, :6], np.tile([1.2, 1.28, 1.36, 1.44, 1.52, 1.6], (5, 1)), atol=1e-6)

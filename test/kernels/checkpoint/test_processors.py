@@ -27,13 +27,16 @@ def test_R35_relative_actions_are_read_from_the_steps(folder: Folder) -> None:
     enable_relative(folder)
     loaded = load_lerobot(folder.path)
     np.testing.assert_array_equal(loaded.relative_action_mask, [True, True, False, True, False])
+    assert loaded.relative_actions == ("shoulder", "elbow", "wrist")
     assert loaded.config.action_names == tuple(NAMES)
 
 
 def test_R35_config_alone_does_not_make_actions_relative(folder: Folder) -> None:
     """LeRobot runs the saved steps; the flag in config.json only shaped them when they were made."""
     folder.edit_json(CONFIG, "use_relative_actions", value=True)
-    assert load_lerobot(folder.path).relative_action_mask is None
+    loaded = load_lerobot(folder.path)
+    assert loaded.relative_action_mask is None
+    assert loaded.relative_actions == ()
 
 
 def test_R35_exclusion_without_names_has_no_effect_and_is_noted(folder: Folder) -> None:
@@ -41,6 +44,7 @@ def test_R35_exclusion_without_names_has_no_effect_and_is_noted(folder: Folder) 
     enable_relative(folder, action_names=None)
     loaded = load_lerobot(folder.path)
     np.testing.assert_array_equal(loaded.relative_action_mask, [True] * 5)
+    assert loaded.relative_actions == ("0", "1", "2", "3", "4")
     assert any("exclude_joints (gripper)" in note for note in loaded.notes)
 
 

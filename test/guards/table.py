@@ -1,0 +1,24 @@
+# Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
+"""All guards. A new one is an entry in one of these tables, or in one of its own; a row may have several.
+
+    Guard("R12", ROWS + "R12_…", "flashrt_ros.joints:JointTracker._layout", edited("old text", "new text"))
+
+`make guards ARGS=R12` runs those of one row, `ARGS="R12 --control"` their tests with everything on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from test.guards.checkpoints import CHECKPOINTS
+from test.guards.chunks import CHUNKS
+from test.guards.clocks import CLOCKS
+from test.guards.guard import Guard
+from test.guards.images import IMAGES
+from test.guards.joints import JOINTS
+from test.guards.lifecycle import LIFECYCLE
+
+GUARDS: Final[tuple[Guard, ...]] = (*IMAGES, *JOINTS, *CLOCKS, *CHUNKS, *LIFECYCLE, *CHECKPOINTS)
+
+UNGUARDED: Final[dict[str, str]] = {}
+"""Rows whose tests have no guard that could be switched off → why."""
