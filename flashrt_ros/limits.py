@@ -210,29 +210,30 @@ def _walk(
     Positions come first, then velocities: whatever the start, standing still within a step is allowed, so the
     intervals below are never empty.
     """
-    third, fastest = dt / 3.0, limits.max_velocity
+    third, last = dt / 3.0, len(positions) - 1
     kept_q, kept_v = positions.copy(), velocities.copy()
-    last = len(positions) - 1
+    up, down = limits.max_velocity, -limits.max_velocity
+    outside = True  # until it is known better; once inside, a joint stays inside
     for j in range(1, last + 1):
         q, v = kept_q[j - 1], kept_v[j - 1]
         ahead = q + third * v
-        # Beyond a limit the motion goes back only, and the way back is free.
-        up = np.where(q > limits.upper + TOLERANCE, 0.0, fastest)
-        down = np.where(q < limits.lower - TOLERANCE, 0.0, -fastest)
-        high = np.maximum(np.maximum(limits.upper, q), ahead)
-        low = np.minimum(np.minimum(limits.lower, q), ahead)
-        at_rest = j == last and end == "zero"
-        end_up, end_down = (0.0, 0.0) if at_rest else (up, down)
+        high, low = np.maximum(limits.upper, ahead), np.minimum(limits.lower, ahead)
+        if outside:
+            # Beyond a limit the motion goes back only, and the way back is free.
+            above, below = q > limits.upper + TOLERANCE, q < limits.lower - TOLERANCE
+            outside = bool((above | below).any())
+            up, down = np.where(above, 0.0, limits.max_velocity), np.where(below, 0.0, -limits.max_velocity)
+            high, low = np.maximum(high, q), np.minimum(low, q)
+        end_up, end_down = (0.0, 0.0) if j == last and end == "zero" else (up, down)
 
-        most = np.minimum(np.minimum(high, ahead + third * (up + end_up)), 0.5 * (high + ahead + third * up))
-        least = np.maximum(
-            np.maximum(low, ahead + third * (down + end_down)), 0.5 * (low + ahead + third * down)
-        )
+        farthest, nearest = ahead + third * up, ahead + third * down
+        most = np.minimum(np.minimum(high, farthest + third * end_up), 0.5 * (high + farthest))
+        least = np.maximum(np.maximum(low, nearest + third * end_down), 0.5 * (low + nearest))
         target = positions[j]
         reached = np.minimum(np.maximum(target, least), most)
 
         following = positions[min(j + 1, last)]
-        wish = np.where(reached == target, velocities[j], (following - q) / (2.0 * dt))
+        wish = np.where(reached == target, velocities[j], (following - q) * (0.5 / dt))
         slope = (reached - q) / third - v
         room = np.minimum(high - reached, reached - low) / third
         v_most = np.minimum(np.minimum(end_up, room), slope - down)
@@ -241,6 +242,7 @@ def _walk(
         if j == 1 and stops.any:
             kept_q[j] = np.where(stops.which, stops.positions, kept_q[j])
             kept_v[j] = np.where(stops.which, 0.0, kept_v[j])
+            outside = True  # the hardest stop may have ended there
     if end == "zero":
         kept_v[last] = 0.0  # exactly, not but for rounding
     return kept_q, kept_v
