@@ -31,7 +31,7 @@ GRIPPER_RESOLUTION = (
 
 
 class CommandPublishers:
-    """Puts the commands of each channel on its topic, or into its gripper's action: the `Sender` of `Commands`.
+    """Puts the commands of each channel on its topic, or to its gripper: the `Sender` of `Commands`.
 
     Raises ConfigError where a message package is missing.
     """

@@ -80,7 +80,7 @@ class Safety:
             self.latch(f"{count} chunks in a row were refused, the last because {reason}")
 
     def accepted(self, limited: bool, names: str) -> None:
-        """A chunk went out; `limited`: limits changed half of it, `names` are the joints (a storm latches)."""
+        """A chunk went out; `limited`: limits changed half of it, of joints `names` (a storm latches)."""
         with self._lock:
             self._refused = 0
             self._limited = self._limited + 1 if limited else 0

@@ -104,6 +104,7 @@ class StubPolicy:
     name, origin, camera_rule, not_positions = "stub", "nobody", "present first", ""
     cameras = ("observation.images.top", "observation.images.wrist")
     state_dim = action_dim = 5
+    horizon = 6
     action_names = None
 
     def __init__(self, seconds: float = 0.0) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from flashrt_ros import encodings
 from flashrt_ros.loading import load_policy_of
-from test.ros.cell import Cell, NotingPolicy, SimulatedTime, cell_of, shifted, slow
+from test.ros.cell import Cell, NotingPolicy, SimulatedTime, cell_of, picture, shifted, slow
 from test.ros.support import (
     CAMERAS,
     JOINTS,
@@ -54,6 +54,7 @@ def test_R14_start_log_and_outputs_name_the_joints(capfd: pytest.CaptureFixture[
     """A state vector in the wrong order is found by reading one line; a consumer must not assume an order."""
     names = ["a", "b", "c", "d", "e"]
     with cell_of(action_names=names) as cell:
+        cell.robot.make_joints = lambda: joint_state((*JOINTS, *names), dict.fromkeys(names, 0.5))
         assert list(cell.robot.new_chunks()[0].action_names) == names
         assert list(wait_for("one", lambda: cell.robot.trajectories)[0].joint_names) == names
     log = capfd.readouterr().err
@@ -118,7 +119,9 @@ def test_R20_simulator_that_restarts_voids_what_was() -> None:
 def test_R31_a_run_can_be_repeated_bit_by_bit() -> None:
     """A motion that went wrong cannot be examined where the same observation gives another one."""
     runs = []
-    with NodeThread(load_policy_of, parameters(seed=3)) as thread, Robot() as robot:
+    still = {f"camera.{name}.frozen_after": 0 for name in CAMERAS}
+    with NodeThread(load_policy_of, parameters(seed=3, **still)) as thread, Robot() as robot:
+        robot.make_image = lambda name: picture(np.full((40, 64, 3), 90, np.uint8), "rgb8")
         for _ in range(2):
             robot.chunks.clear()
             robot.bring_up()
@@ -160,6 +163,7 @@ def test_R35_start_log_says_what_the_actions_are(capfd: pytest.CaptureFixture[st
     for policy, words in ((NotingPolicy, "absolute in"), (Relative, "observation (pan, lift) in")):
         with NodeThread(policy, parameters()) as thread:
             thread.node.trigger_configure()
-        line = next(line for line in capfd.readouterr().err.splitlines() if " actions: " in line)
+        log = capfd.readouterr().err
+        line = next(line for line in log.splitlines() if " actions: " in line)
         assert words in line
-        assert "absolute joint positions on joint_trajectory" in line
+        assert "group joints: joint_position, 5 columns from 0 on, absolute joint targets" in log
