@@ -185,7 +185,8 @@ class JointTracker:
 
     def state(self) -> np.ndarray:
         """scale · value + offset, float32 [D] in the policy's order; only meaningful without `reasons`."""
-        return (self._scale * self._values + self._offset).astype(np.float32)
+        vector: np.ndarray = self._scale * self._values + self._offset
+        return vector.astype(np.float32)
 
     @property
     def oldest_ns(self) -> int:

@@ -93,7 +93,8 @@ class WholeTracker:
         return [(f"{self._where} {why}", f"{self._source}: old")] if why else []
 
     def state(self) -> np.ndarray:
-        return (self._scale * self._values + self._offset).astype(np.float32)
+        vector: np.ndarray = self._scale * self._values + self._offset
+        return vector.astype(np.float32)
 
     @property
     def oldest_ns(self) -> int:
