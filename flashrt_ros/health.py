@@ -152,6 +152,7 @@ def _motion_facts(running: Running) -> MotionFacts:
         expired=commands.expired,
         clipped=commands.clipped,
         remaining_s=commands.remaining_s(now_ns),
+        refusal=commands.refusal,
         lag=commands.lag,
     )
 

@@ -25,7 +25,6 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Window
 from flashrt_ros.trajectory import Trajectory
 
-GRIPPER_RESOLUTION = (
     1e-3  # in the robot's units: a goal for each smaller change would keep a gripper starting
 )
 
@@ -44,7 +43,7 @@ class CommandPublishers:
         for channel in channels:
             group = channel.group
             if group.output == "gripper_command":
-                self._grippers[group.name] = GripperClient(node, group, GRIPPER_RESOLUTION)
+                self._grippers[group.name] = GripperClient(node, group, gripper_resolution(channel))
                 continue
             # Depth 1: a controller that was away must get the newest command, not the ones it missed.
             self._publishers[group.name] = open_publisher(
@@ -67,12 +66,28 @@ class CommandPublishers:
         command = Command(values, velocities, stamp_ns, self._period_ns)
         self._publishers[group.name].publish(MESSAGES[group.output].build(group, command))
 
+    def forget(self) -> None:
+        """The next gripper goal is sent whatever the last one was."""
+        for gripper in self._grippers.values():
+            gripper.reset()
+
     def close(self) -> None:
         """Destroy the publishers and clients."""
         for publisher in self._publishers.values():
             self._node.destroy_lifecycle_publisher(publisher)
         for gripper in self._grippers.values():
             gripper.close()
+
+
+def gripper_resolution(channel: Channel) -> float:
+    """Change of position that is worth a goal: 1 % of the range, else 1e-3, in the robot's units.
+
+    Most drivers begin their motion anew with each goal.
+    """
+    limits = getattr(channel.motion, "limits", None)
+    if limits is None or not np.isfinite(limits.upper - limits.lower).all():
+        return 1e-3
+    return 0.01 * float((limits.upper - limits.lower).min())
 
 
 def open_publisher(node: LifecycleNode, message_type: type, topic: str, depth: int) -> Any:
