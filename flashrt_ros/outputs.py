@@ -25,9 +25,6 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Window
 from flashrt_ros.trajectory import Trajectory
 
-    1e-3  # in the robot's units: a goal for each smaller change would keep a gripper starting
-)
-
 
 class CommandPublishers:
     """Puts the commands of each channel on its topic, or to its gripper: the `Sender` of `Commands`.
