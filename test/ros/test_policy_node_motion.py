@@ -430,3 +430,28 @@ def test_R40_SIGTERM_stops_a_moving_robot_and_ends_cleanly(tmp_path: Path) -> No
             wait_for("the stop", lambda: list(listener.newest().points[-1].velocities) == [0.0] * 5)
             assert len(listener.newest().points) < 5, "a stop, not a chunk"
             assert "robot stopped: " in node.log
+
+
+def test_consumed_decides_as_the_robot_moves_on() -> None:
+    """`trigger: consumed`: a decision for every `replan_after` steps of motion, not more."""
+    with scene_of(trigger="consumed", replan_after=5, decision_rate=50.0) as scene:
+        start_s, chunks = time.monotonic(), scene.robot.new_chunks(5)
+        seconds = time.monotonic() - start_s
+        assert seconds >= 4 * 0.5 - 0.2, "five steps of 0.1 s between two decisions"
+        assert [chunk.sequence for chunk in chunks] == list(range(chunks[0].sequence, chunks[0].sequence + 5))
+
+
+def test_split_of_a_decision_is_in_the_message_and_in_the_diagnostics() -> None:
+    """Where the time of a decision goes must be seen on the robot, without tools."""
+    with scene_of() as scene:
+        scene.mover._sleep_s = 0.02
+        chunk = scene.robot.new_chunks(12)[-1]
+        assert 20.0 <= chunk.policy_ms < 100.0
+        for part in ("wait_ms", "ingest_ms", "post_ms", "publish_ms"):
+            assert 0.0 <= getattr(chunk, part) < 100.0, part
+        assert chunk.post_ms > 0.0
+        assert chunk.publish_ms > 0.0
+        assert 5.0 < chunk.decision_rate_hz < 12.0
+        assert chunk.missed_deadlines == scene.running.thread.missed
+        for part in ("wait", "ingest", "policy", "post", "publish", "overhead", "total"):
+            wait_for(part, lambda part=part: scene.value("decisions", f"{part}_ms_p50"))
