@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -454,4 +455,4 @@ def test_split_of_a_decision_is_in_the_message_and_in_the_diagnostics() -> None:
         assert 5.0 < chunk.decision_rate_hz < 12.0
         assert chunk.missed_deadlines == scene.running.thread.missed
         for part in ("wait", "ingest", "policy", "post", "publish", "overhead", "total"):
-            wait_for(part, lambda part=part: scene.value("decisions", f"{part}_ms_p50"))
+            wait_for(part, partial(scene.value, "decisions", f"{part}_ms_p50"))
