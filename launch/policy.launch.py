@@ -7,8 +7,9 @@ Any topic of the node is remapped by `remaps`, in the form of a ROS command line
 
     remaps:="front/image_raw:=/cam/front wrist/image_raw:=/cam/wrist"
 
-Active is not yet moving: unless the parameter file says `require_enable: false`, commands flow only while somebody
-publishes true on `~/enable`, which no argument does on purpose. In a terminal of its own, Ctrl-C stops the robot:
+Active is not yet moving: unless the parameter file says `require_enable: false`, commands flow only while
+somebody publishes true on `~/enable`, for which there is no argument on purpose. In a terminal of its own,
+where Ctrl-C stops the robot:
 
     ros2 topic pub -r 10 /arm/policy/enable std_msgs/msg/Bool "{data: true}"
 

@@ -69,7 +69,8 @@ def sent() -> np.ndarray:
     parts = []
     for index, (now_s, end_s) in enumerate(zip(SENT_S, (*SENT_S[1:], END_S), strict=True)):
         plan = motion.plan(chunk(index), CONSUMED[index], round(now_s * NS_PER_S), np.zeros(1))
-        assert isinstance(plan, Planned) and motion.commit(plan)
+        assert isinstance(plan, Planned)
+        assert motion.commit(plan)
         knots = plan.trajectory
         times = knots.times_ns / NS_PER_S
         controller.accept([NAME], times, knots.positions[1:], knots.velocities[1:], None, now_s)
