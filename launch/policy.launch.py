@@ -6,6 +6,14 @@
 Any topic of the node is remapped by `remaps`, in the form of a ROS command line:
 
     remaps:="front/image_raw:=/cam/front wrist/image_raw:=/cam/wrist"
+
+Active is not yet moving: unless the parameter file says `require_enable: false`, commands flow only while
+somebody publishes true on `~/enable`, for which there is no argument on purpose. In a terminal of its own,
+where Ctrl-C stops the robot:
+
+    ros2 topic pub -r 10 /arm/policy/enable std_msgs/msg/Bool "{data: true}"
+
+`joint_trajectory` is the topic of nodes without `action_groups`; groups have topics of their own.
 """
 
 import os
@@ -46,7 +54,7 @@ ARGUMENTS = {
     "joint_states": ("joint_states", "topic of the joint states"),
     "joint_trajectory": (
         "joint_trajectory",
-        "topic of the trajectories: /arm_controller/joint_trajectory, …",
+        "topic of the trajectories, without action_groups: /arm_controller/joint_trajectory, …",
     ),
     "remaps": (
         "",
