@@ -68,6 +68,7 @@ class Commands:
         self._lock = threading.RLock()
         self._committed_ns: int | None = None  # of the chunk that the robot follows
         self._stopped = True
+        self._at_rest = True  # whether the last command of a stop was sent
         self._yielded = False  # whether commands were withheld, so that somebody else may move the robot
         self._lag: dict[str, float] = {}
         self.stops = 0
@@ -91,7 +92,8 @@ class Commands:
         for channel in self.channels:
             channel.motion.reset()
         self._send.forget()
-        self._committed_ns, self._stopped, self._yielded, self.refusal = None, True, False, ""
+        self._committed_ns, self._stopped, self._at_rest = None, True, True
+        self._yielded, self.refusal = False, ""
 
     # ---- a chunk ----
 
@@ -175,7 +177,7 @@ class Commands:
             names.update(proposal.names)
         self.clipped += clipped
         self.refusal = ""
-        self._committed_ns, self._stopped = now_ns, not send
+        self._committed_ns, self._stopped, self._at_rest = now_ns, not send, not send
         if send:
             self.safety.accepted(clipped >= STORM_SHARE * points > 0, ", ".join(sorted(names)))
 
@@ -187,14 +189,15 @@ class Commands:
         Returns why the robot was stopped just now, "" when it was not.
         """
         with self._lock:
-            if self._stopped and self._left_s(now_ns) <= 0.0:
-                return ""
             closed = self.safety.closed(now_ns)
-            told = self._stop(closed, now_ns) if closed else ""
             self._yielded |= bool(closed)
-            if not self._config.shadow:
-                for channel in self.channels:
-                    self._send_moment(channel, now_ns)
+            told = self._stop(closed, now_ns) if closed else ""
+            if self._at_rest or self._config.shadow:
+                return told
+            # Asked before: what is sent now is then the end of the stop, a velocity of 0 among others.
+            self._at_rest = self._stopped and self._left_s(now_ns) <= 0.0
+            for channel in self.channels:
+                self._send_moment(channel, now_ns)
             return told
 
     def _send_moment(self, channel: Channel, now_ns: int) -> None:
@@ -216,7 +219,9 @@ class Commands:
         if self._stopped:
             return ""
         self._stopped = True
-        if self._left_s(now_ns) <= 0.0:  # the chunk had ended: the robot holds its last point
+        if self._left_s(now_ns) <= 0.0:  # the chunk had ended: a controller holds its last point by itself
+            for channel in self.channels:
+                self._send_moment(channel, now_ns)
             return ""
         self.stops += 1
         self.last_stop = reason
@@ -235,10 +240,10 @@ class Commands:
         else:
             self._send_moment(channel, now_ns)
 
-    def settle_s(self, now_ns: int) -> float:
-        """Seconds until the stop action of streamed channels is over: nobody else plays it to its end."""
+    def is_settled(self) -> bool:
+        """Whether nobody needs to play a stop action any more: a controller plays its own trajectories."""
         with self._lock:
-            return max((c.left_s(now_ns) for c in self.channels if c.streamed), default=0.0)
+            return self._at_rest or not any(channel.streamed for channel in self.channels)
 
     # ---- what others ask ----
 

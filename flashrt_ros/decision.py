@@ -84,6 +84,8 @@ class Decider:
         self.rate = Rate()
         """Of decisions, on the monotonic clock."""
         self.last: Decision | NotReady | Rejected | None = None
+        self.looked_ns = 0
+        """When the sources were looked at last, ns (monotonic)."""
 
     @property
     def instruction(self) -> str:
@@ -156,6 +158,7 @@ class Decider:
 
     def _begin(self) -> tuple[int, str]:
         """Fetch what the sources have; returns the epoch and the instruction of this decision."""
+        self.looked_ns = time.monotonic_ns()
         if self._pull is not None:
             self._pull()
         with self._lock:

@@ -16,26 +16,32 @@ class Guardian:
 
     `alarm()` says why the robot must stop now, "" when all is well: the death of the decision thread, a
     signal to the process. `on_stop(reason)` is called on this thread when a tick stopped the robot. After an
-    exception, which is handed to `on_error`, the thread ends.
+    exception, which is handed to `on_error`, the thread ends. `settle_s` bounds how long `stop` waits for the
+    end of a stop action.
     """
 
     def __init__(
         self,
         commands: Commands,
         rate_hz: float,
+        settle_s: float,
         alarm: Callable[[], str],
         on_stop: Callable[[str], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._commands, self._alarm = commands, alarm
         self._on_stop, self._on_error = on_stop, on_error
-        self._period_ns = round(NS_PER_S / rate_hz)
+        self._period_ns, self._settle_s = round(NS_PER_S / rate_hz), settle_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def start(self) -> None:
         """Begin to look; does nothing while it already does."""
-        if self._thread is not None and self._thread.is_alive():
+        if self.running:
             return
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._main, args=(self._stop,), name="guardian", daemon=True)
@@ -43,8 +49,8 @@ class Guardian:
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """End, after the stop action was played to its end where this thread plays it."""
-        deadline_s = time.monotonic() + self._commands.settle_s(time.monotonic_ns())
-        while time.monotonic() < deadline_s and self._thread is not None and self._thread.is_alive():
+        deadline_s = time.monotonic() + self._settle_s
+        while not self._commands.is_settled() and time.monotonic() < deadline_s and self.running:
             time.sleep(self._period_ns / NS_PER_S)
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -144,6 +144,12 @@ class Ingest:
             reasons = self._reasons(now_ns, converted=True)
             return _not_ready(reasons) if reasons else self._observation(now_ns)
 
+    def stale(self, now_ns: int) -> NotReady | None:
+        """Why a decision could not be made now, from ages alone: nothing is converted or counted."""
+        with self._lock:
+            reasons = self._reasons(now_ns, converted=False)
+        return _not_ready(reasons) if reasons else None
+
     def _reasons(self, now_ns: int, converted: bool) -> list[Reason]:
         reasons = [reason for state in self._states.values() for reason in state.reasons(now_ns)]
         for camera in self._cameras.values():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -40,9 +41,10 @@ def with_full_topics(node: Node, config: NodeConfig) -> NodeConfig:
     Topics of state groups stay, since groups belong together by them. Raises ConfigError for a topic that is
     no name.
     """
-    for group in config.state_groups:
-        if group.topic:
-            _full_topic(node, f"state.{group.name}.topic", group.topic)
+    for kind, groups in (("state", config.state_groups), ("action", config.action_groups)):
+        for group in groups:
+            if group.topic:
+                _full_topic(node, f"{kind}.{group.name}.topic", group.topic)
     cameras = (
         replace(camera, topic=_full_topic(node, f"camera.{camera.name}.topic", camera.topic))
         for camera in config.cameras
@@ -78,6 +80,7 @@ class Inputs:
     def __init__(self, node: Node, config: NodeConfig, ingest: Ingest) -> None:
         self.sources: dict[str, Source | TransformSource] = {}
         self._node, self._config, self._ingest = node, config, ingest
+        self._pulling = threading.Lock()
         self._readings: dict[str, tuple[int, int]] = {}  # of wall and simulated time at the last pull
 
     def open(self, on_trigger: Callable[[], None], *, on_demand: bool = True) -> None:
@@ -115,7 +118,11 @@ class Inputs:
         return open_source(self._node, name, message_type, topic, depth, on_demand=on_demand)
 
     def pull(self) -> None:
-        """Move what has arrived into the ingest, with its time of arrival on the node's clock."""
+        """Move what has arrived into the ingest, with its time of arrival on the node's clock. Any thread."""
+        with self._pulling:
+            self._pull()
+
+    def _pull(self) -> None:
         for name, source in self.sources.items():
             samples = source.drain()
             arrival_ns = self._arrivals(name)

@@ -38,7 +38,7 @@ from flashrt_ros.inputs import EnableTopic, Inputs, InstructionTopic, with_full_
 from flashrt_ros.lifecycle import Refused, StopSignals, transition
 from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
-from flashrt_ros.observation import Decision, NotReady, Rejected
+from flashrt_ros.observation import NS_PER_S, Decision, NotReady, Rejected
 from flashrt_ros.outputs import CommandPublishers, Outputs
 from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
@@ -48,6 +48,9 @@ from flashrt_ros.safety import Safety, stops_robot
 from flashrt_ros.spaces import check_groups, describe
 
 STOP_TIMEOUT_S = 2.0
+DEAD = "the decision thread has died"
+SETTLE_S = 0.5  # beyond stop_time, for the end of a stop action
+WATCH_NS = NS_PER_S // 5  # input of a moving robot that no decision looked at for so long is looked at
 
 
 class PolicyNode(LifecycleNode):
@@ -73,6 +76,7 @@ class PolicyNode(LifecycleNode):
         self._active = False
         self._beat_error = ""
         self._closed_told = ""
+        self._watched_ns = 0
         self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
@@ -187,7 +191,12 @@ class PolicyNode(LifecycleNode):
             on_skip=self._on_skip,
         )
         guardian = Guardian(
-            commands, config.stream_rate_hz, self._alarm, self._on_stopped, on_error=self._on_fatal
+            commands,
+            config.stream_rate_hz,
+            config.stop_time + SETTLE_S,
+            self._alarm,
+            self._on_stopped,
+            on_error=self._on_fatal,
         )
         undo.callback(guardian.stop)
         return Running(config, policy, ingest, inputs, outputs, commands, decider, thread, guardian)
@@ -326,9 +335,33 @@ class PolicyNode(LifecycleNode):
         if self._cancelled():
             return "the process was asked to stop"
         running = self.running
-        if running is not None and self._active and not running.thread.running:
-            return "the decision thread has died"
-        return ""
+        if running is None or not self._active:
+            return ""
+        if not running.thread.running:
+            self._on_dead()
+            return DEAD
+        return self._unwatched(running)
+
+    def _unwatched(self, running: Running) -> str:
+        """Why the input is not good enough to go on, for a robot that moves while no decision begins: a slow
+        policy, a low rate."""
+        now_ns = time.monotonic_ns()
+        if now_ns - max(running.decider.looked_ns, self._watched_ns) < WATCH_NS:
+            return ""
+        if running.commands.remaining_s(now_ns) <= 0.0:
+            return ""
+        self._watched_ns = now_ns
+        running.inputs.pull()
+        stale = running.ingest.stale(self._now_ns())
+        return "" if stale is None else str(stale)
+
+    def _on_dead(self) -> None:
+        """Guardian: the decision thread ended without a word."""
+        if self.health.fault is None:
+            self.health.fault = f"deactivated itself: {DEAD}"
+            self.get_logger().error(self.health.fault)
+            if self.executor is not None:
+                self.executor.create_task(self._deactivate_after_fault)
 
     def _on_decision(self, decision: Decision) -> None:
         """Decision thread: a chunk to send."""

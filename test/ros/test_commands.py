@@ -271,11 +271,12 @@ def test_stream_plays_the_stop_to_its_end_and_is_silent_then() -> None:
     bench.accept([0.3, 0.0])
     bench.commands.tick(150 * MS)
     bench.commands.stop("deactivated", 151 * MS)
-    assert bench.commands.settle_s(151 * MS) == pytest.approx(0.2, abs=0.01)
+    assert not bench.commands.is_settled()
     for tick in range(160, 600, 10):
         bench.commands.tick(tick * MS)
     count = len(bench.wire.moments)
     assert count < 30
+    assert bench.commands.is_settled()
     bench.commands.tick(700 * MS)
     assert len(bench.wire.moments) == count
 
@@ -371,3 +372,51 @@ def test_R45_commands_are_built_in_one_place() -> None:
         assert users == ["outputs"], name
     senders = [path.stem for path in root.rglob("*.py") if "CommandPublishers(" in path.read_text()]
     assert senders == ["policy_node"]
+
+
+BASE = {
+    "action_groups": ["base"],
+    "action.base.space": "base",
+    "action.base.max_linear_velocity": 0.5,
+    "action.base.max_angular_velocity": 1.0,
+}
+
+
+@pytest.mark.parametrize("stop_action", ["hold", "decelerate", "none"])
+def test_R40_a_base_is_told_to_stand(stop_action: str) -> None:
+    """A driver keeps the last velocity it was given: the last of a stop must be 0, whatever the action."""
+    bench = Bench(**BASE, stop_action=stop_action)
+    bench.accept([0.5, 0.0, 0.0])
+    bench.commands.tick(20 * MS)
+    assert bench.wire.moments[-1][1].tolist() == [0.5, 0.0, 0.0]
+    bench.commands.stop("deactivated", 25 * MS)
+    for tick in range(30, 800, 10):
+        bench.commands.tick(tick * MS)
+    assert bench.commands.is_settled()
+    assert bench.wire.moments[-1][1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_R40_a_base_is_told_to_stand_when_the_chunk_has_just_ended() -> None:
+    """Between the end of a chunk and the next tick nobody has said 0 yet."""
+    bench = Bench(**BASE)
+    bench.accept([0.5, 0.0, 0.0])
+    bench.commands.tick(995 * MS)
+    assert bench.wire.moments[-1][1].tolist() == [0.5, 0.0, 0.0]
+    bench.commands.stop("deactivated", 1001 * MS)
+    assert bench.wire.moments[-1][1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_robot_that_was_moved_while_it_stood_is_measured_anew() -> None:
+    """It stood for another reason, then the deadman was released and somebody moved the arm: the next chunk
+    begins, and its jump is judged, where the arm is."""
+    bench = Bench(require_enable=True, enable_timeout=10.0)
+    bench.safety.enable(True, 0)
+    bench.accept([0.3, 0.0])
+    bench.commands.stop("camera 'top' stopped", 500 * MS)
+    bench.commands.tick(3 * S)
+    bench.safety.enable(False, 3 * S)
+    bench.commands.tick(3 * S + 10 * MS)
+    bench.safety.enable(True, 4 * S)
+    bench.measured = np.array([-0.8, 0.0])
+    assert bench.accept([-0.8, 0.0], 4 * S).sent
+    assert bench.wire.trajectories[-1][1].positions[0].tolist() == [-0.8, 0.0]

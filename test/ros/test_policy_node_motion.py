@@ -358,6 +358,23 @@ def test_death_of_the_decision_thread_stops_the_robot() -> None:
         scene.running.thread._on_error = lambda error: None
         scene.stops()
         assert scene.reason() == "the decision thread has died"
+        wait_for("inactive", lambda: scene.thread.node.state_label == "inactive")
+        wait_for("the fault", lambda: "has died" in scene.robot.status("state").message)
+
+
+def test_R7_input_is_watched_while_a_slow_policy_thinks() -> None:
+    """A decision of two seconds must not leave the arm moving for two seconds after its camera went dark."""
+    with moving(joint_max_age=0.3, camera__top__max_age=0.3) as scene:
+        started = threading.Event()
+
+        def think(actions: np.ndarray) -> None:
+            started.set()
+            time.sleep(2.5)
+
+        scene.mover.fault = think
+        assert started.wait(5.0)
+        scene.robot.alive = {"wrist", "extra"}
+        wait_for("a stop", lambda: "camera 'top'" in scene.reason(), 1.5)
 
 
 def test_stream_plays_the_motion_at_100_hz() -> None:

@@ -22,7 +22,6 @@ def test_R14_default_groups() -> None:
         "state vector: [0] a, [1] b·2+0",
         "action vector: [0] a, [1] b·2+0",
         "state group joints: joint_state, position, on joint_states: a, b",
-        "action group joints: joint_position as trajectory on joint_trajectory: a, b",
     )
 
 
@@ -51,7 +50,6 @@ def test_R14_every_source_and_space_is_named() -> None:
         "state group ee: pose on ee/pose, rotation as rpy: ee.x, ee.y, ee.z, ee.roll, ee.pitch, ee.yaw",
         "state group head: tf base → neck, rotation as quaternion: "
         "head.x, head.y, head.z, head.qx, head.qy, head.qz, head.qw",
-        "action group move: base as twist on move/cmd_vel: move.vx, move.vy, move.wz",
     )
 
 
