@@ -63,6 +63,7 @@ class Commands:
         self._lock = threading.RLock()
         self._committed_ns: int | None = None  # of the chunk that the robot follows
         self._stopped = True
+        self._yielded = False  # whether commands were withheld, so that somebody else may move the robot
         self._lag: dict[str, float] = {}
         self.stops = 0
         self.last_stop = ""
@@ -82,7 +83,7 @@ class Commands:
     def _forget(self) -> None:
         for channel in self.channels:
             channel.motion.reset()
-        self._committed_ns, self._stopped = None, True
+        self._committed_ns, self._stopped, self._yielded = None, True, False
 
     # ---- a chunk ----
 
@@ -95,7 +96,9 @@ class Commands:
             measured = self._look(decision)
             closed = self.safety.closed(now_ns)
             if closed:
-                self._yield_robot(closed, now_ns)
+                self._stop(closed, now_ns)
+                self._yielded = True
+            self._take_over(now_ns)
             if closed and not self._config.shadow:
                 return Accepted(False, closed)
             plans = self._plan(decision.actions, consumed, now_ns, measured)
@@ -120,10 +123,10 @@ class Commands:
         self._lag = lag
         return measured
 
-    def _yield_robot(self, closed: str, now_ns: int) -> None:
-        """No commands: stop, and when the robot stands begin the next plan where it is measured, because
-        somebody else may move it meanwhile."""
-        if not self._stop(closed, now_ns) and (self._config.shadow or self._left_s(now_ns) <= 0.0):
+    def _take_over(self, now_ns: int) -> None:
+        """While no commands flowed somebody else may have moved the robot: begin where it is measured."""
+        if self._yielded and (self._config.shadow or self._left_s(now_ns) <= 0.0):
+            self._yielded = False
             for channel in self.channels:
                 channel.motion.reset()
 
@@ -176,6 +179,7 @@ class Commands:
                 return ""
             closed = self.safety.closed(now_ns)
             told = self._stop(closed, now_ns) if closed else ""
+            self._yielded |= bool(closed)
             if not self._config.shadow:
                 for channel in self.channels:
                     self._send_moment(channel, now_ns)
