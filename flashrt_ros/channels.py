@@ -14,7 +14,7 @@ from flashrt_ros.cartesian import PoseMotion, RateMotion
 from flashrt_ros.groups import ActionGroup, JointConfig, StateGroup
 from flashrt_ros.limits import JointLimits
 from flashrt_ros.motion import JointMotion, Planned
-from flashrt_ros.observation import NS_PER_S
+from flashrt_ros.observation import NS_PER_S, Observation
 from flashrt_ros.parameters import ConfigError, NodeConfig
 from flashrt_ros.planned import Refused
 from flashrt_ros.spaces import absolute, check_limits, check_poses, columns, measured_pose
@@ -76,12 +76,16 @@ class Channel:
         return self.motion.commit(planned)
 
     def measured(
-        self, states: Sequence[StateGroup], state: np.ndarray, positions: Measured
+        self, states: Sequence[StateGroup], observation: Observation, positions: Measured
     ) -> np.ndarray | None:
-        """Where the motion may begin: positions [J] of the joints, or the pose [7] in a state [D]."""
+        """Where the motion may begin: positions [J] of the joints, or the pose [7] in the observed state.
+
+        Positions are as old as the observation: what counts is their age then, not how long the policy
+        computed since.
+        """
         if self.joints:
-            return positions(self.joints)
-        return measured_pose(self.group, states, state) if self.group.output == "pose" else None
+            return positions(self.joints, observation.now_ns)
+        return measured_pose(self.group, states, observation.state) if self.group.output == "pose" else None
 
     def left_s(self, now_ns: int) -> float:
         """Seconds until what is commanded is over, a stop included."""
@@ -96,8 +100,9 @@ class Channel:
         return {} if values is None else dict(zip(self.joints, values.tolist(), strict=True))
 
 
-Measured = Callable[[Sequence[str]], np.ndarray | None]
-"""Names of joints → their measured positions [J] in the robot's units; None where one is unknown or old."""
+Measured = Callable[[Sequence[str], int], np.ndarray | None]
+"""Names of joints → their measured positions [J] in the robot's units; None where one is unknown, or too old at
+that time (ns on the node's clock)."""
 
 
 def open_channels(config: NodeConfig) -> tuple[Channel, ...]:

@@ -17,8 +17,8 @@ from flashrt_ros.sim.controller import JointTrajectoryController, Rows, Trajecto
 class CommandModel:
     """Hears trajectories, and says what was commanded whenever a position was measured.
 
-    Times are seconds of one clock. Nothing is commanded before the first trajectory; that one begins where the
-    robot was measured last before it.
+    Times are seconds of one clock. Nothing is commanded before the first trajectory; that one begins where
+    the robot was measured last before it.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class CommandModel:
         velocities: Rows | None,
         start_s: float | None = None,
     ) -> None:
-        """A trajectory that arrived at `t_s`; in the order of arrival. See `JointTrajectoryController.accept`."""
+        """A trajectory that arrived at `t_s`, in the order of arrival; see `JointTrajectoryController`."""
         self._heard.append((t_s, names, times_s, positions, velocities, start_s))
 
     def measure(self, t_s: float, measured: np.ndarray) -> list[tuple[float, np.ndarray]]:

@@ -115,8 +115,8 @@ class Commands:
 
         In shadow that is the distance between the policy and whoever drives.
         """
-        states, state = self._config.state_groups, decision.observation.state
-        measured = [channel.measured(states, state, self._measured) for channel in self.channels]
+        states, observation = self._config.state_groups, decision.observation
+        measured = [channel.measured(states, observation, self._measured) for channel in self.channels]
         lag: dict[str, float] = {}
         for channel, positions in zip(self.channels, measured, strict=True):
             lag |= channel.lag(positions, decision.started_ns)

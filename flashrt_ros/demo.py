@@ -3,8 +3,8 @@
 
     python -m flashrt_ros.demo [--device cpu] [--duration 20] [--report demo_report] [--short] [--domain N]
 
-Ends by itself. Exit code 0 only when enough decisions were made, the arm followed their commands, the commands kept the
-arm's limits, and both cameras ran.
+Ends by itself. Exit code 0 only when enough decisions were made, the arm followed what they commanded, the
+commands kept its limits, and both cameras ran.
 """
 
 from __future__ import annotations

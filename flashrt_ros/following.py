@@ -3,18 +3,19 @@
 
 A decision's window begins when its chunk arrives and ends when the next chunk arrives, at the latest with the
 chunk's last row. In that window the commands that were really sent (`RunLog.command_samples`: blended, limited
-and interpolated as a controller does it) moved by c_j and joint j was measured to move by m_j. The decision was
-followed when
+and interpolated as a controller does it) moved by c_j, and joint j was measured to move by m_j. The decision
+was followed when
 
     |m_j - c_j| <= tolerance of j   for every joint, and
-    |c_j| >= motion of j            for at least one joint.
+    |c_j| >= motion of j            for at least one joint,
 
-The second line keeps a robot that stands still from passing with commands to stand still; `Unit` demands that
-`motion` is above `tolerance`, so an arm that does not move never follows.
+with c_j of the window itself or of one up to 30 ms earlier, the same for all joints: a servo runs behind its
+command. The second line keeps a robot that stands still from passing with commands to stand still; `Unit`
+demands that `motion` is above `tolerance`, so an arm that does not move never follows.
 
 A chunk that was not commanded (a limit refused it, the node was not enabled) counts as not followed, although
-the robot may still move with the chunk before: here nothing may hold commands back, and a node that refuses its
-chunks must not pass.
+the robot may still move with the chunk before: in the demo nothing may hold commands back, and a node that
+refuses its chunks must not pass.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Unit:
 UNITS: Mapping[str, Unit] = {"rad": Unit(0.03, 0.04), "m": Unit(0.004, 0.006)}
 
 
+LAGS_S = (0.0, 0.01, 0.02, 0.03)
 _SLACK = 0.02  # of a limit: the monitor hears commands at other moments than the robot
 _SHORTEST_S = 1e-4
 
@@ -79,9 +81,15 @@ class Follower:
 
     def _followed(self, record: DecisionRecord, end_s: float) -> bool:
         measured = displacement(self._log.joint_samples, record.t_s, end_s)  # [D]
-        commanded = displacement(self._log.command_samples, record.t_s, end_s)  # [D]
-        if not record.commanded or measured is None or commanded is None or end_s <= record.t_s:
+        if not record.commanded or measured is None or end_s <= record.t_s:
             return False
+        for lag_s in LAGS_S:
+            commanded = displacement(self._log.command_samples, record.t_s - lag_s, end_s - lag_s)  # [D]
+            if commanded is not None and self._fits(measured, commanded):
+                return True
+        return False
+
+    def _fits(self, measured: np.ndarray, commanded: np.ndarray) -> bool:
         close = (np.abs(measured - commanded) <= self._tolerance).all()
         return bool(close and (np.abs(commanded) >= self._motion).any())
 

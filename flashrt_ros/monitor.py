@@ -46,8 +46,8 @@ class MonitorError(RuntimeError):
 class Monitor:
     """Fills `log` from topics while `poll` is called; drives the node's lifecycle on request.
 
-    Times of the log are seconds since `start_ns` (wall clock, as the stamps of joint states are). Trajectories
-    count from the moment at which the middleware received them, as for the robot.
+    Times of the log are seconds since `start_ns` (wall clock, as the stamps of joint states are).
+    Trajectories begin when the middleware received them, as for the robot.
     """
 
     def __init__(self, log: RunLog, cameras: Sequence[str], policy: str, start_ns: int) -> None:

@@ -162,7 +162,7 @@ class PolicyNode(LifecycleNode):
             Safety(config),
             config,
             publishers,
-            measured=lambda names: ingest.measured(names, self._now_ns()),
+            measured=ingest.measured,
         )
         decider = Decider(
             policy,

@@ -44,10 +44,10 @@ class DecisionRecord:
 class RunLog:
     """Everything a report shows. Joint positions are in the order of `action_names`, NaN where unknown.
 
-    `units` maps a joint to the unit on its axis ("rad" when it is not listed), `limits` to its lowest and highest
-    position and its top speed. `command_samples` are the positions that were commanded, as the robot's
-    controller interpolates them; empty where no commands were sent. `source_counts` holds one row of counters
-    per source (camera name, "joint_states"), `source_rates` its measured rate in Hz.
+    `units` maps a joint to the unit on its axis ("rad" when it is not listed), `limits` to its lowest and
+    highest position and its top speed. `command_samples` are the positions that were commanded, as the
+    robot's controller interpolates them; empty where no commands were sent. `source_counts` holds one row of
+    counters per source (camera name, "joint_states"), `source_rates` its measured rate in Hz.
     """
 
     title: str

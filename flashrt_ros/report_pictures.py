@@ -122,7 +122,7 @@ def _curves(samples: Sequence[tuple[float, np.ndarray]], width: int) -> tuple[np
 
 
 def _chunk_lines(log: RunLog) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
-    """Per joint the polylines [points, 2] through the rows of each chunk until it was replaced, and the rest."""
+    """Per joint the polylines [points, 2] through the rows of each chunk: until it was replaced, the rest."""
     current: list[list[np.ndarray]] = [[] for _ in log.action_names]
     replaced: list[list[np.ndarray]] = [[] for _ in log.action_names]
     for record, replaced_s in _with_replacement(log):
@@ -294,8 +294,8 @@ PICTURES = (
     Picture(
         "joints.png",
         "Commanded and measured joint positions",
-        "Thick: the commands that were sent, as a controller interpolates them; pale: the rows of the chunks they "
-        "were made of. Where nothing was sent (a replay), thick is each chunk until the next one replaced it.",
+        "Thick: the commands that were sent, as a controller interpolates them; pale: the rows of the chunks "
+        "they were made of. Where nothing was sent (a replay), thick is each chunk until the next one came.",
         draw_joints,
     ),
     Picture("latency.png", "Latency", "Duration of the decisions and of their parts.", draw_latency),

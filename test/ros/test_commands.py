@@ -56,13 +56,16 @@ class Bench:
         self.config = NodeConfig.from_dict(flat)
         self.wire = Wire()
         self.measured: np.ndarray | None = np.zeros(2)
+        self.fresh_until_ns = 100 * MS
         self.safety = Safety(self.config)
         self.commands = Commands(
             open_channels(self.config),
             self.safety,
             self.config,
             self.wire,
-            lambda names: None if self.measured is None else self.measured[: len(names)],
+            lambda names, at_ns: (
+                None if self.measured is None or at_ns > self.fresh_until_ns else self.measured[: len(names)]
+            ),
         )
         self.commands.reset()
 
@@ -100,6 +103,13 @@ def test_a_chunk_goes_out_as_one_trajectory_from_where_the_robot_is() -> None:
     assert first.positions[0].tolist() == [0.0, 0.0]
     assert second.positions[0] == pytest.approx(first.at(500 * MS)[0])
     assert second.velocities[0] == pytest.approx(first.at(500 * MS)[1])
+
+
+def test_a_policy_slower_than_joint_max_age_still_moves_the_robot() -> None:
+    """The positions were fresh when the policy began to look: their age counts from there, or a slow policy
+    (or a busy computer) would never get to send its first chunk."""
+    bench = Bench()
+    assert bench.accept([0.3, 0.0], now_ns=bench.fresh_until_ns + 1).sent
 
 
 def test_R36_expired_chunks_are_counted_and_not_sent() -> None:
