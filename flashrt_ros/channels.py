@@ -51,17 +51,23 @@ class Channel:
     joints: tuple[str, ...]
 
     def plan(
-        self, actions: np.ndarray, consumed: int, now_ns: int, measured: np.ndarray | None
+        self,
+        actions: np.ndarray,
+        consumed: int,
+        now_ns: int,
+        observed: np.ndarray | None,
+        measured: np.ndarray | None,
     ) -> Proposal | Refused | None:
         """Columns of actions [H, D] from now on; None when all of its rows are past (R36).
 
-        `measured`: positions [J] of the joints, or the pose [7], where they are known.
+        `observed` and `measured`: positions [J] of the joints, or the pose [7], where they are known, at the
+        observation (row 0 of increments) and now (where a robot at rest begins).
         """
         rows = np.asarray(actions[:, self.columns], dtype=np.float64)  # [H, W]
         if self.group.space == "joint_delta":
-            if measured is None:
+            if observed is None:
                 return Refused("no_state", "increments need the measured positions of their joints")
-            rows = absolute(rows, measured)
+            rows = absolute(rows, observed)
         planned = self.motion.plan(rows, consumed, now_ns, measured)
         if planned is None or isinstance(planned, Refused):
             return planned
@@ -75,17 +81,17 @@ class Channel:
         planned: Any = proposal.planned
         return self.motion.commit(planned)
 
-    def measured(
+    def observed(
         self, states: Sequence[StateGroup], observation: Observation, positions: Measured
     ) -> np.ndarray | None:
-        """Where the motion may begin: positions [J] of the joints, or the pose [7] in the observed state.
-
-        Positions are as old as the observation: what counts is their age then, not how long the policy
-        computed since.
-        """
+        """Where the robot was at an observation: positions [J] of joints, or the pose [7] in its state."""
         if self.joints:
             return positions(self.joints, observation.now_ns)
         return measured_pose(self.group, states, observation.state) if self.group.output == "pose" else None
+
+    def is_moving_nothing(self, now_ns: int) -> bool:
+        """Whether nothing is commanded, so that a motion begins where the robot is measured."""
+        return self.motion.commanded(now_ns) is None
 
     def left_s(self, now_ns: int) -> float:
         """Seconds until what is commanded is over, a stop included."""
@@ -100,9 +106,9 @@ class Channel:
         return {} if values is None else dict(zip(self.joints, values.tolist(), strict=True))
 
 
-Measured = Callable[[Sequence[str], int], np.ndarray | None]
-"""Names of joints → their measured positions [J] in the robot's units; None where one is unknown, or too old at
-that time (ns on the node's clock)."""
+Measured = Callable[[Sequence[str], int | None], np.ndarray | None]
+"""Names of joints and a time on the node's clock, ns (None: now, looking anew) → their measured positions [J]
+in the robot's units; None where one is unknown or old."""
 
 
 def open_channels(config: NodeConfig) -> tuple[Channel, ...]:

@@ -66,10 +66,12 @@ def joint_trajectory_of(group: ActionGroup, trajectory: Knots, last_velocity: bo
 
 
 def _moment_trajectory(group: ActionGroup, command: Command) -> JointTrajectory:
-    """One point, due with the next command: how a trajectory controller is streamed to."""
+    """One point, due with the next command: how a trajectory controller is streamed to.
+
+    Without a velocity: it would be the last of the trajectory, which controllers want to be zero (R38).
+    """
     point = JointTrajectoryPoint(
         positions=_array("d", command.values),
-        velocities=_array("d", command.velocities),
         time_from_start=duration_message(command.period_ns),
     )
     return JointTrajectory(joint_names=list(group.names), points=[point])

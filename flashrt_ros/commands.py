@@ -8,7 +8,7 @@ the stop action (`stop`). Times are ns of the monotonic clock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -33,6 +33,8 @@ class Sender(Protocol):
 
     def trajectory(self, channel: Channel, trajectory: Trajectory) -> None: ...
     def moment(self, channel: Channel, values: np.ndarray, velocities: np.ndarray) -> None: ...
+    def forget(self) -> None:
+        """Somebody else may have moved the robot: what was sent last is no reason not to send it again."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,13 @@ class Commands:
         config: NodeConfig,
         send: Sender,
         measured: Measured,
+        missing: Callable[[Sequence[str]], str],
     ) -> None:
+        """`missing` says of which joints `measured` has no position, in words."""
         self.channels = tuple(channels)
         self.safety = safety
-        self._config, self._send, self._measured = config, send, measured
+        self._config, self._send = config, send
+        self._measured, self._missing = measured, missing
         self._lock = threading.RLock()
         self._committed_ns: int | None = None  # of the chunk that the robot follows
         self._stopped = True
@@ -71,6 +76,8 @@ class Commands:
         self.expired = 0
         """Chunks of which every step was in the past (R36)."""
         self.refused = 0
+        self.refusal = ""
+        """Why the newest chunk was refused; "" when it was not."""
         self.clipped = 0
         """Points of joints that limits changed."""
 
@@ -83,7 +90,8 @@ class Commands:
     def _forget(self) -> None:
         for channel in self.channels:
             channel.motion.reset()
-        self._committed_ns, self._stopped, self._yielded = None, True, False
+        self._send.forget()
+        self._committed_ns, self._stopped, self._yielded, self.refusal = None, True, False, ""
 
     # ---- a chunk ----
 
@@ -93,7 +101,7 @@ class Commands:
         All groups or none.
         """
         with self._lock:
-            measured = self._look(decision)
+            observed = self._look(decision)
             closed = self.safety.closed(now_ns)
             if closed:
                 self._stop(closed, now_ns)
@@ -101,7 +109,7 @@ class Commands:
             self._take_over(now_ns)
             if closed and not self._config.shadow:
                 return Accepted(False, closed)
-            plans = self._plan(decision.actions, consumed, now_ns, measured)
+            plans = self._plan(decision.actions, consumed, now_ns, observed)
             if isinstance(plans, Refused):
                 return self._refuse(plans, now_ns)
             if not plans:
@@ -116,28 +124,30 @@ class Commands:
         In shadow that is the distance between the policy and whoever drives.
         """
         states, observation = self._config.state_groups, decision.observation
-        measured = [channel.measured(states, observation, self._measured) for channel in self.channels]
+        observed = [channel.observed(states, observation, self._measured) for channel in self.channels]
         lag: dict[str, float] = {}
-        for channel, positions in zip(self.channels, measured, strict=True):
+        for channel, positions in zip(self.channels, observed, strict=True):
             lag |= channel.lag(positions, decision.started_ns)
         self._lag = lag
-        return measured
+        return observed
 
     def _take_over(self, now_ns: int) -> None:
         """While no commands flowed somebody else may have moved the robot: begin where it is measured."""
         if self._yielded and (self._config.shadow or self._left_s(now_ns) <= 0.0):
-            self._yielded = False
-            for channel in self.channels:
-                channel.motion.reset()
+            self._forget()
 
     def _plan(
-        self, actions: np.ndarray, consumed: int, now_ns: int, measured: list[np.ndarray | None]
+        self, actions: np.ndarray, consumed: int, now_ns: int, observed: list[np.ndarray | None]
     ) -> list[tuple[Channel, Proposal]] | Refused:
         plans = []
-        for channel, start in zip(self.channels, measured, strict=True):
-            proposal = channel.plan(actions, consumed, now_ns, start)
+        for channel, seen in zip(self.channels, observed, strict=True):
+            # A slow policy's observation is old: a robot that somebody else may have moved is looked at anew.
+            anew = channel.joints and channel.is_moving_nothing(now_ns)
+            start = self._measured(channel.joints, None) if anew else seen
+            proposal = channel.plan(actions, consumed, now_ns, seen, start)
             if isinstance(proposal, Refused):
-                return Refused(proposal.kind, f"group '{channel.group.name}': {proposal.reason}")
+                hint = f": {self._missing(channel.joints)}" if proposal.kind == "no_state" else ""
+                return Refused(proposal.kind, f"group '{channel.group.name}': {proposal.reason}{hint}")
             if proposal is None:
                 return []
             plans.append((channel, proposal))
@@ -145,6 +155,7 @@ class Commands:
 
     def _refuse(self, refused: Refused, now_ns: int) -> Accepted:
         self.refused += 1
+        self.refusal = refused.reason
         if refused.kind != "no_state":  # nobody knows where the robot is: no fault of the policy
             self.safety.refused(refused.reason)
         latched = self.safety.closed(now_ns)
@@ -163,6 +174,7 @@ class Commands:
             clipped += proposal.clipped
             names.update(proposal.names)
         self.clipped += clipped
+        self.refusal = ""
         self._committed_ns, self._stopped = now_ns, not send
         if send:
             self.safety.accepted(clipped >= STORM_SHARE * points > 0, ", ".join(sorted(names)))

@@ -20,7 +20,7 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.spaces import action_units
 from flashrt_ros.statistics import Rate, Window
 
-WINDOWS: Final = ("age", "ingest", "policy", "total")
+WINDOWS: Final = ("age", "wait", "ingest", "policy", "total")
 SUMS: Final = ("total", "gpu")  # timings that hold others: beside them they would count twice
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
 CONSUMED_LOOK_S: Final = 0.01

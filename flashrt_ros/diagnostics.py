@@ -182,6 +182,7 @@ class MotionFacts:
     expired: int
     clipped: int
     remaining_s: float
+    refusal: str = ""
     lag: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -203,6 +204,8 @@ def motion_status(prefix: str, facts: MotionFacts, *, active: bool) -> Diagnosti
         return status(name, ERROR if active else WARN, f"stopped: {facts.closed}", values)
     if facts.closed:
         return status(name, WARN if active else OK, f"no commands: {facts.closed}", values)
+    if facts.refusal and active:
+        return status(name, ERROR, f"chunk refused: {facts.refusal}", values)
     return status(name, OK, "commands flow" if active else "inactive", values)
 
 

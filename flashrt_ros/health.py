@@ -116,7 +116,7 @@ class Health:
         observed: dict[str, Any] = {}
         if isinstance(last, Decision):
             observed = {"ages_ms": last.observation.ages_ms, "skew_ms": last.observation.skew_ms}
-        windows = {**decider.windows, "overhead": running.outputs.overhead}
+        windows = {**decider.windows, **running.outputs.windows}
         return DecisionFacts(
             rate_hz=decider.rate.hz(time.monotonic_ns()) if active else 0.0,
             wanted_hz=config.decision_rate if config.trigger == "timer" else None,
@@ -152,6 +152,7 @@ def _motion_facts(running: Running) -> MotionFacts:
         expired=commands.expired,
         clipped=commands.clipped,
         remaining_s=commands.remaining_s(now_ns),
+        refusal=commands.refusal,
         lag=commands.lag,
     )
 

@@ -25,10 +25,6 @@ from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.statistics import Window
 from flashrt_ros.trajectory import Trajectory
 
-GRIPPER_RESOLUTION = (
-    1e-3  # in the robot's units: a goal for each smaller change would keep a gripper starting
-)
-
 
 class CommandPublishers:
     """Puts the commands of each channel on its topic, or to its gripper: the `Sender` of `Commands`.
@@ -44,7 +40,7 @@ class CommandPublishers:
         for channel in channels:
             group = channel.group
             if group.output == "gripper_command":
-                self._grippers[group.name] = GripperClient(node, group, GRIPPER_RESOLUTION)
+                self._grippers[group.name] = GripperClient(node, group, gripper_resolution(channel))
                 continue
             # Depth 1: a controller that was away must get the newest command, not the ones it missed.
             self._publishers[group.name] = open_publisher(
@@ -67,12 +63,28 @@ class CommandPublishers:
         command = Command(values, velocities, stamp_ns, self._period_ns)
         self._publishers[group.name].publish(MESSAGES[group.output].build(group, command))
 
+    def forget(self) -> None:
+        """The next gripper goal is sent whatever the last one was."""
+        for gripper in self._grippers.values():
+            gripper.reset()
+
     def close(self) -> None:
         """Destroy the publishers and clients."""
         for publisher in self._publishers.values():
             self._node.destroy_lifecycle_publisher(publisher)
         for gripper in self._grippers.values():
             gripper.close()
+
+
+def gripper_resolution(channel: Channel) -> float:
+    """Change of position that is worth a goal: 1 % of the range, else 1e-3, in the robot's units.
+
+    Most drivers begin their motion anew with each goal.
+    """
+    limits = getattr(channel.motion, "limits", None)
+    if limits is None or not np.isfinite(limits.upper - limits.lower).all():
+        return 1e-3
+    return 0.01 * float((limits.upper - limits.lower).min())
 
 
 def open_publisher(node: LifecycleNode, message_type: type, topic: str, depth: int) -> Any:
@@ -88,12 +100,12 @@ def open_publisher(node: LifecycleNode, message_type: type, topic: str, depth: i
 class Outputs:
     """Lifecycle publishers of the node; they are silent unless the node is active.
 
-    `overhead` holds, for each decision, decision start → commands and chunk sent minus the policy's own time,
-    in ms.
+    `windows`, in ms of each decision: post (result → commands sent), publish (the chunk message), overhead
+    (decision start → commands and chunk sent, minus the policy's own time).
     """
 
     def __init__(self, node: LifecycleNode, config: NodeConfig, policy: Any) -> None:
-        self.overhead = Window()
+        self.windows = {name: Window() for name in ("post", "publish", "overhead")}
         self.debug_images_hz = config.debug_images
         self._node, self._policy, self._config = node, policy, config
         self._camera_of_slot = {policy.slot(camera.slot): camera.name for camera in config.cameras}
@@ -117,13 +129,12 @@ class Outputs:
         consumed = decision_steps_consumed(decision, config.action_rate_hz)
         accepted = commands.accept(decision, consumed, time.monotonic_ns())
         sent_ns = time.monotonic_ns()
+        before_ms = decision.ingest_ms + decision.policy_ms
+        post_ms = (sent_ns - decision.started_ns) / NS_PER_MS - before_ms
         account = Account(
             groups=config.action_groups,
             commanded=accepted.sent,
-            post_ms=decision.total_ms
-            - decision.ingest_ms
-            - decision.policy_ms
-            + (sent_ns - decision.finished_ns) / NS_PER_MS,
+            post_ms=post_ms,
             publish_ms=self._publish_ms,
             decision_rate_hz=rate_hz,
             missed_deadlines=missed,
@@ -131,7 +142,9 @@ class Outputs:
         self._chunks.publish(action_chunk(chunk_fields(decision, consumed, config.action_rate_hz, account)))
         done_ns = time.monotonic_ns()
         self._publish_ms = (done_ns - sent_ns) / NS_PER_MS
-        self.overhead.add((done_ns - decision.started_ns) / NS_PER_MS - decision.policy_ms)
+        overhead_ms = (done_ns - decision.started_ns) / NS_PER_MS - decision.policy_ms
+        for name, ms in (("post", post_ms), ("publish", self._publish_ms), ("overhead", overhead_ms)):
+            self.windows[name].add(ms)
         if self._divergence is not None and commands.lag:
             self._divergence.publish(lag_message(commands.lag, decision.observation.now_ns))
         self._publish_images(decision)

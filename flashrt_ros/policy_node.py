@@ -14,11 +14,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import State
@@ -162,7 +163,8 @@ class PolicyNode(LifecycleNode):
             Safety(config),
             config,
             publishers,
-            measured=ingest.measured,
+            measured=lambda names, at_ns: self._measured(inputs, ingest, names, at_ns),
+            missing=lambda names: ingest.missing_measured(names, self._now_ns()),
         )
         decider = Decider(
             policy,
@@ -294,6 +296,15 @@ class PolicyNode(LifecycleNode):
             self._on_instruction(value)
         elif self.running is not None:
             self.running.outputs.debug_images_hz = float(value)
+
+    def _measured(
+        self, inputs: Inputs, ingest: Ingest, names: Sequence[str], at_ns: int | None
+    ) -> np.ndarray | None:
+        """Decision thread: see `channels.Measured`."""
+        if at_ns is None:
+            inputs.pull()
+            at_ns = self._now_ns()
+        return ingest.measured(names, at_ns)
 
     def _on_enable(self, value: bool) -> None:
         running = self.running

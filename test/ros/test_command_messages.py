@@ -72,10 +72,10 @@ def test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot() -> None:
 
 
 def test_streamed_trajectory_is_one_point_due_with_the_next_command() -> None:
-    """A trajectory controller reaches each command when the next one comes."""
+    """A trajectory controller is there when the next command comes; it refuses a last velocity (R38)."""
     message = made("joint_position", "trajectory", 0.1, 0.2)
     (point,) = message.points
-    assert (list(point.positions), list(point.velocities)) == ([0.1, 0.2], [-0.1, -0.2])
+    assert (list(point.positions), list(point.velocities)) == ([0.1, 0.2], [])
     assert (point.time_from_start.sec, point.time_from_start.nanosec) == (0, 10_000_000)
     assert message.header.stamp.sec == 0
 
