@@ -2,9 +2,9 @@
 """Did the robot do what a decision commanded? Compares commanded with measured displacement.
 
 A decision's window begins when its chunk arrives and ends when the next chunk arrives, at the latest with the
-chunk's last row. In that window the commands that were really sent (`RunLog.command_samples`: blended, limited
-and interpolated as a controller does it) moved by c_j, and joint j was measured to move by m_j. The decision
-was followed when
+chunk's last row. In that window the commands that were sent (`RunLog.command_samples`: blended, limited and
+interpolated as a controller does it) moved by c_j, and joint j was measured to move by m_j. The decision was
+followed when
 
     |m_j - c_j| <= tolerance of j   for every joint, and
     |c_j| >= motion of j            for at least one joint,
