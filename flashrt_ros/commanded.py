@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from flashrt_ros.sim.controller import JointTrajectoryController, Rows, TrajectoryError
+
+Times: TypeAlias = Sequence[float] | np.ndarray
 
 
 class CommandModel:
@@ -23,9 +26,7 @@ class CommandModel:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        self._heard: deque[tuple[float, list[str], Sequence[float], Rows, Rows | None, float | None]] = (
-            deque()
-        )
+        self._heard: deque[tuple[float, list[str], Times, Rows, Rows | None, float | None]] = deque()
         self._controller: JointTrajectoryController | None = None
         self._measured = np.full(len(self._names), np.nan)  # [D]
         self.refused = ""
@@ -35,7 +36,7 @@ class CommandModel:
         self,
         t_s: float,
         names: list[str],
-        times_s: Sequence[float],
+        times_s: Times,
         positions: Rows,
         velocities: Rows | None,
         start_s: float | None = None,
@@ -64,7 +65,7 @@ class CommandModel:
         self,
         t_s: float,
         names: list[str],
-        times_s: Sequence[float],
+        times_s: Times,
         positions: Rows,
         velocities: Rows | None,
         start_s: float | None,

@@ -76,22 +76,21 @@ def draw_joints(log: RunLog, path: Path) -> str:
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
     times, positions = _curves(log.joint_samples, count)
     command_times, commands = _curves(log.command_samples, count)
+    sent = len(command_times) > 0
     current, replaced = _chunk_lines(log)
     for joint, (name, axis) in enumerate(zip(log.action_names, panels.flat, strict=False)):
         _joint_panel(log, axis, joint, name, compact=columns == 4)
-        thin = replaced[joint] if not len(command_times) else current[joint] + replaced[joint]
+        thin = current[joint] + replaced[joint] if sent else replaced[joint]
         axis.add_collection(LineCollection(thin, colors=_OPEN, linewidths=0.6, alpha=0.35))
         # A wide band below the thin measured line: both stay visible when the robot follows well.
-        band = {"color": _COMMANDED, "linewidth": 4.0 if columns == 1 else 2.0, "alpha": 0.6}
-        if len(command_times):
-            axis.plot(command_times, commands[:, joint], solid_capstyle="butt", **band)
-        else:
-            axis.add_collection(LineCollection(current[joint], **band))
+        thick = [np.stack([command_times, commands[:, joint]], axis=1)] if sent else current[joint]
+        width = 4.0 if columns == 1 else 2.0
+        axis.add_collection(LineCollection(thick, colors=_COMMANDED, linewidths=width, alpha=0.6))
         if len(times):
             axis.plot(times, positions[:, joint], color=_MEASURED, linewidth=1.0)
         axis.autoscale_view()
         axis.set_xlim(right=_end_s(log))
-        if len(command_times):  # loading and warming up are no motion
+        if sent:  # loading and warming up are no motion
             axis.set_xlim(left=max(axis.get_xlim()[0], command_times[0] - _LEAD_S))
         if joint + columns >= count:
             axis.set_xlabel(_TIME_LABEL, fontsize=7 if columns == 4 else 10)
@@ -99,7 +98,7 @@ def draw_joints(log: RunLog, path: Path) -> str:
     for axis in panels.flat[count:]:
         axis.set_axis_off()
     figure.align_ylabels(panels)
-    _joint_legend(figure, bool(len(command_times)))
+    _joint_legend(figure, sent)
     return _save(figure, path)
 
 

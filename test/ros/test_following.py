@@ -88,10 +88,9 @@ def test_a_good_arm_follows(consumed: int) -> None:
     assert share(run(chunks(consumed=consumed), "good")) >= 0.95
 
 
-@pytest.mark.parametrize("delay_s", [0.01, 0.02])
-def test_a_servo_may_run_behind_its_command(delay_s: float) -> None:
+def test_a_servo_may_run_behind_its_command() -> None:
     """Lost otherwise: the demo fails on a busy computer, where the robot hears of a chunk a bit later."""
-    assert share(run(chunks(), "good", delay_s)) >= 0.95
+    assert share(run(chunks(scale=1.3), "good", delay_s=0.03)) >= 0.95
 
 
 @pytest.mark.parametrize("mode", ["dead", "mirrored", "half speed", "half way"])
@@ -171,8 +170,8 @@ def commanded(*rows: tuple[float, float]) -> RunLog:
 
 def test_reach_of_the_commands() -> None:
     """Lost otherwise: the demo tells a speed that nobody commanded, or hides one that no joint can do."""
-    log = commanded((0.0, 0.0), (0.1, 0.2), (0.2, -0.05))
-    assert reaches(log) == [Reach("pan", -0.05, 0.2, pytest.approx(2.5))]
+    log = commanded((0.0, 0.0), (0.5, 0.2), (1.5, -0.05))
+    assert reaches(log) == [Reach("pan", -0.05, 0.2, 0.4)]
     assert beyond_limits(log) == []
     assert beyond_limits(commanded((0.0, 0.0), (0.1, 0.4))) == ["pan at 4.000 per s, limit 3"]
     assert beyond_limits(commanded((0.0, 0.9), (1.0, 1.2))) == ["pan from 0.900 to 1.200, limits -1 to 1"]
