@@ -232,7 +232,7 @@ def test_view_shows_the_run(terminal: bool) -> None:
     assert "front 30.0" in text
     assert ("commanded" in text) == terminal
     if terminal:
-        (row,) = [line.split() for line in text.splitlines() if line.startswith("pan")]
+        row = [line.split() for line in text.splitlines() if line.startswith("pan")][-1]
         assert row == ["pan", "+1.000", "+1.000", "+0.000", "0.05", "3", "rad,", "rad/s"]
 
 
