@@ -3,7 +3,8 @@
 
     python -m flashrt_ros.demo [--device cpu] [--duration 20] [--report demo_report] [--short] [--domain N]
 
-Ends by itself. Exit code 0 only when enough decisions were made, the arm followed them, and both cameras ran.
+Ends by itself. Exit code 0 only when enough decisions were made, the arm followed what they commanded, the
+commands kept its limits, and both cameras ran.
 """
 
 from __future__ import annotations
@@ -77,15 +78,17 @@ def verdict(log: RunLog, exit_codes: dict[str, int]) -> list[Check]:
     """What must hold for a demo to have worked."""
     made = len(log.decisions)
     followed = sum(record.followed is True for record in log.decisions)
+    silent = sum(record.commanded is False for record in log.decisions)
     share = followed / made if made else 0.0
     checks = [
         Check(made >= MIN_DECISIONS, f"{made} decisions (at least {MIN_DECISIONS} needed)"),
         Check(
             share >= MIN_FOLLOWED,
             f"{followed} of {made} decisions followed by the motion they commanded ({share:.0%}, at least "
-            f"{MIN_FOLLOWED:.0%} needed)",
+            f"{MIN_FOLLOWED:.0%} needed)" + (f"; {silent} of them sent no command" if silent else ""),
         ),
     ]
+    checks.append(limit_check(log))
     for camera in CAMERAS:
         rate = log.source_rates.get(camera, 0.0)
         needed = f"at least {MIN_CAMERA_HZ:g} Hz needed"
@@ -93,6 +96,17 @@ def verdict(log: RunLog, exit_codes: dict[str, int]) -> list[Check]:
     for name, code in exit_codes.items():
         checks.append(Check(code == 0, f"{name} ended with exit code {code} (0 needed)"))
     return checks
+
+
+def limit_check(log: RunLog) -> Check:
+    """Whether the commands stayed within the positions and speeds that the joints allow."""
+    from flashrt_ros.following import beyond_limits
+
+    if not log.command_samples:
+        return Check(False, "no command was heard on joint_trajectory")
+    beyond = beyond_limits(log)
+    words = f"beyond the joints' limits: {'; '.join(beyond)}" if beyond else "within the joints' limits"
+    return Check(not beyond, f"all commands {words}")
 
 
 def prepare_checkpoint(children: Children, view: View) -> Path:
@@ -161,6 +175,7 @@ def new_log(settings: Settings) -> RunLog:
         step_s=1.0 / parameters["action_rate_hz"],
         action_names=[joint.name for joint in JOINTS],
         units={joint.name: joint.unit for joint in JOINTS},
+        limits={joint.name: (joint.lower, joint.upper, joint.max_velocity) for joint in JOINTS},
         facts={
             "policy": f"Pi0.5, size {CHECKPOINT['--size']}, random weights, on {settings.device}",
             "computer": f"{cpu_name()}, {os.cpu_count()} cores",

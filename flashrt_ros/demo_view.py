@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from flashrt_ros.following import commanded_position, position_at
+from flashrt_ros.following import reaches
 from flashrt_ros.report import DecisionRecord, RunLog
 
 _TABLE_PERIOD_S = 0.25
@@ -62,11 +62,22 @@ def summary(log: RunLog, rates: Mapping[str, float]) -> dict[str, str]:
     return {
         "decisions": f"{len(log.decisions)} ({decision_rate(log.decisions):.1f} Hz)",
         "followed": f"{sum(judged)} of {len(judged)}",
+        "fastest command": _fastest(log) or "none",
         "latency p50/p95/p99": f"{percentiles([record.total_ms for record in recent])} ms",
         "age p50/p95/p99": f"{percentiles([record.age_ms for record in recent])} ms",
         "rates": " ".join(f"{name} {rate:.1f}" for name, rate in rates.items()) + " Hz",
         "instruction": f'"{log.decisions[-1].instruction}"',
     }
+
+
+def _fastest(log: RunLog) -> str:
+    """Highest commanded speed of each joint beside its limit."""
+    words = []
+    for reach in reaches(log):
+        unit = log.units.get(reach.name, "rad")
+        limit = f" of {log.limits[reach.name][2]:g}" if reach.name in log.limits else ""
+        words.append(f"{reach.name} {reach.fastest:.2f}{limit} {unit}/s")
+    return ", ".join(words)
 
 
 def _line(log: RunLog, rates: Mapping[str, float]) -> str:
@@ -94,22 +105,19 @@ def _tables(log: RunLog, rates: Mapping[str, float], now_s: float) -> Renderable
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_row("time", f"{now_s:.1f} s")
     for name, value in summary(log, rates).items():
-        facts.add_row(name, value)
+        if name != "fastest command":  # a column of the joints
+            facts.add_row(name, value)
     joints = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("joint", "measured", "commanded", "difference", "unit"):
+    for column in ("joint", "measured", "commanded", "difference", "fastest", "limit", "unit"):
         joints.add_column(column, justify="left" if column in ("joint", "unit") else "right")
-    measured = log.joint_samples[-1][1] if log.joint_samples else np.full(len(log.action_names), np.nan)
-    commanded = _commanded_now(log, now_s)
+    unknown = np.full(len(log.action_names), np.nan)  # [D]
+    fastest = {reach.name: reach.fastest for reach in reaches(log)}
+    # Both are of the same moment.
+    measured = log.joint_samples[-1][1] if log.joint_samples else unknown
+    commanded = log.command_samples[-1][1] if log.command_samples else unknown
     for name, is_, should in zip(log.action_names, measured, commanded, strict=True):
         unit = log.units.get(name, "rad")
-        joints.add_row(name, f"{is_:+.3f}", f"{should:+.3f}", f"{should - is_:+.3f}", unit)
+        top = f"{log.limits[name][2]:g}" if name in log.limits else ""
+        speeds = (f"{fastest.get(name, np.nan):.2f}", top, f"{unit}, {unit}/s")
+        joints.add_row(name, f"{is_:+.3f}", f"{should:+.3f}", f"{should - is_:+.3f}", *speeds)
     return Group("", facts, "", joints)
-
-
-def _commanded_now(log: RunLog, now_s: float) -> np.ndarray:
-    """Positions [D] of the newest chunk's trajectory at `now_s`; NaN before anything was measured."""
-    record = log.decisions[-1]
-    begin = position_at(log.joint_samples, record.t_s)
-    if begin is None:
-        return np.full(len(log.action_names), np.nan)
-    return commanded_position(record, begin, log.step_s, now_s)

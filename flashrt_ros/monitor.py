@@ -20,10 +20,13 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
+from trajectory_msgs.msg import JointTrajectory
 
+from flashrt_ros.commanded import CommandModel
 from flashrt_ros.following import Follower
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.report import DecisionRecord, RunLog
+from flashrt_ros.sim.messages import trajectory_fields
 from flashrt_ros.sources import JOINT_DEPTH, Sample, Source, open_source
 
 TRANSITIONS: Final[Mapping[str, int]] = {
@@ -44,6 +47,7 @@ class Monitor:
     """Fills `log` from topics while `poll` is called; drives the node's lifecycle on request.
 
     Times of the log are seconds since `start_ns` (wall clock, as the stamps of joint states are).
+    Trajectories begin when the middleware received them, as for the robot.
     """
 
     def __init__(self, log: RunLog, cameras: Sequence[str], policy: str, start_ns: int) -> None:
@@ -57,6 +61,9 @@ class Monitor:
         self.statuses: dict[str, str] = {}  # newest message of every diagnostic status
         self._cameras = {name: _Counted(self._open(name, Image, f"{name}/image_raw", 1)) for name in cameras}
         self._joints = _Counted(self._open("joint_states", JointState, "joint_states", JOINT_DEPTH))
+        self._trajectories = self._open("joint_trajectory", JointTrajectory, "joint_trajectory", 50)
+        self._commands = CommandModel(log.action_names)
+        self._refused = ""
         self._chunks = self._open("chunks", ActionChunk, f"{policy}/action_chunk", 50)
         self._diagnostics = self._open("diagnostics", DiagnosticArray, "/diagnostics", 20)
         self._seen = {
@@ -78,10 +85,14 @@ class Monitor:
 
     def poll(self, finished: bool = False) -> None:
         """Take everything that arrived; with `finished`, judge the last decision too."""
-        for counted in (*self._cameras.values(), self._joints):
-            for sample in counted.drain():
-                if counted is self._joints:
-                    self._on_joints(sample)
+        for counted in self._cameras.values():
+            counted.drain()
+        # In this order: what was commanded at the newest joint state is then known.
+        joints = self._joints.drain()
+        for sample in self._trajectories.drain():
+            self._on_trajectory(sample)
+        for sample in joints:
+            self._on_joints(sample)
         for sample in self._chunks.drain():
             self._on_chunk(sample)
         for name, source in self._seen.items():
@@ -160,7 +171,18 @@ class Monitor:
         message = sample.message
         place = {name: index for index, name in enumerate(message.name)}
         row = [message.position[place[name]] if name in place else np.nan for name in self.log.action_names]
-        self.log.joint_samples.append((self._at(_stamp_ns(message)), np.array(row)))
+        t_s, positions = self._at(_stamp_ns(message)), np.array(row)
+        self.log.joint_samples.append((t_s, positions))
+        self.log.command_samples.extend(self._commands.measure(t_s, positions))
+        if self._commands.refused != self._refused:
+            self._refused = self._commands.refused
+            self.event(f"no controller would take this trajectory: {self._refused}")
+
+    def _on_trajectory(self, sample: Sample) -> None:
+        heard = trajectory_fields(sample.message)
+        start_s = None if heard.stamp_ns == 0 else self._at(heard.stamp_ns)
+        t_s = self._at(sample.received_ns)
+        self._commands.hear(t_s, heard.names, heard.times_s, heard.positions, heard.velocities, start_s)
 
     def _on_chunk(self, sample: Sample) -> None:
         message = sample.message
@@ -182,6 +204,7 @@ class Monitor:
                 stage_ms=dict(zip(message.stage_names, message.stage_ms, strict=True)),
                 steps_consumed=message.steps_consumed,
                 actions=actions[:, columns],
+                commanded=message.commanded,
             )
         )
 

@@ -37,14 +37,17 @@ class DecisionRecord:
     steps_consumed: int
     actions: np.ndarray  # float32 [horizon, D], robot units
     followed: bool | None = None  # None: nobody measured it (no robot behind a bag)
+    commanded: bool | None = None  # whether commands were made of it; None: nobody could send any
 
 
 @dataclass
 class RunLog:
     """Everything a report shows. Joint positions are in the order of `action_names`, NaN where unknown.
 
-    `units` maps a joint to the unit on its axis ("rad" when it is not listed). `source_counts` holds one row
-    of counters per source (camera name, "joint_states"), `source_rates` its measured rate in Hz.
+    `units` maps a joint to the unit on its axis ("rad" when it is not listed), `limits` to its lowest and
+    highest position and its top speed. `command_samples` are the positions that were commanded, as the
+    robot's controller interpolates them; empty where no commands were sent. `source_counts` holds one row of
+    counters per source (camera name, "joint_states"), `source_rates` its measured rate in Hz.
     """
 
     title: str
@@ -53,6 +56,7 @@ class RunLog:
     facts: dict[str, str] = field(default_factory=dict)
     decisions: list[DecisionRecord] = field(default_factory=list)
     joint_samples: list[tuple[float, np.ndarray]] = field(default_factory=list)  # (t_s, float [D])
+    command_samples: list[tuple[float, np.ndarray]] = field(default_factory=list)  # (t_s, float [D])
     frames: list[tuple[float, str, np.ndarray]] = field(
         default_factory=list
     )  # (t_s, camera, uint8 [h, w, 3])
@@ -60,6 +64,7 @@ class RunLog:
     source_counts: dict[str, dict[str, int]] = field(default_factory=dict)
     source_rates: dict[str, float] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 def duration_table(decisions: Sequence[DecisionRecord]) -> dict[str, np.ndarray]:
@@ -181,7 +186,9 @@ def _raw_numbers(log: RunLog) -> dict[str, Any]:
         "action_names": list(log.action_names),
         "units": log.units,
         "decisions": [_decision_numbers(record) for record in log.decisions],
+        "limits": log.limits,
         "joint_samples": [[round(t_s, 4), _numbers(positions)] for t_s, positions in log.joint_samples],
+        "command_samples": [[round(t_s, 4), _numbers(positions)] for t_s, positions in log.command_samples],
         "frames": [[round(t_s, 4), camera, list(image.shape)] for t_s, camera, image in log.frames],
         "events": [[round(t_s, 4), text] for t_s, text in log.events],
         "source_counts": log.source_counts,

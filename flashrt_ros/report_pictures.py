@@ -7,7 +7,7 @@ Every `draw_*` writes one PNG and returns "", or returns why there is nothing to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _GOOD, _BAD, _UNKNOWN = "#2b8a3e", "#c92a2a", "#4a6fa5"
 _PERCENTILES = {50: "#2b8a3e", 95: "#e67700", 99: "#c92a2a"}
 _FOLLOWED = {True: (_GOOD, "followed"), False: (_BAD, "not followed"), None: (_UNKNOWN, "decision")}
 _MAX_FRAME_COLUMNS = 6
+_LEAD_S = 0.5  # shown before the first command
 _TIME_LABEL = "time since the start of the run (s)"
 
 
@@ -61,7 +62,10 @@ def _evenly(frames: list[tuple[float, str, np.ndarray]]) -> list[tuple[float, st
 
 
 def draw_joints(log: RunLog, path: Path) -> str:
-    """Measured joint positions against the commanded chunks, a panel per joint."""
+    """Measured joint positions against the commands that were sent and the chunks, a panel per joint.
+
+    Without commands (a replay) the part of each chunk until the next one stands in for them.
+    """
     if not log.action_names or not (log.joint_samples or log.decisions):
         return "No joint position and no chunk was recorded."
     count = len(log.action_names)
@@ -70,25 +74,31 @@ def draw_joints(log: RunLog, path: Path) -> str:
     height = {1: 2.1, 2: 1.9, 4: 1.5}[columns]
     figure = Figure(figsize=(11, height * rows + 0.7), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
-    times = np.array([t_s for t_s, _ in log.joint_samples])  # [samples]
-    positions = np.array([row for _, row in log.joint_samples]).reshape(len(times), count)  # [samples, D]
-    executed, open_ends = _commanded_lines(log)
+    times, positions = _curves(log.joint_samples, count)
+    command_times, commands = _curves(log.command_samples, count)
+    sent = len(command_times) > 0
+    current, replaced = _chunk_lines(log)
     for joint, (name, axis) in enumerate(zip(log.action_names, panels.flat, strict=False)):
         _joint_panel(log, axis, joint, name, compact=columns == 4)
-        axis.add_collection(LineCollection(open_ends[joint], colors=_OPEN, linewidths=0.6, alpha=0.35))
+        thin = current[joint] + replaced[joint] if sent else replaced[joint]
+        axis.add_collection(LineCollection(thin, colors=_OPEN, linewidths=0.6, alpha=0.35))
         # A wide band below the thin measured line: both stay visible when the robot follows well.
+        thick = [np.stack([command_times, commands[:, joint]], axis=1)] if sent else current[joint]
         width = 4.0 if columns == 1 else 2.0
-        axis.add_collection(LineCollection(executed[joint], colors=_COMMANDED, linewidths=width, alpha=0.6))
+        axis.add_collection(LineCollection(thick, colors=_COMMANDED, linewidths=width, alpha=0.6))
         if len(times):
             axis.plot(times, positions[:, joint], color=_MEASURED, linewidth=1.0)
         axis.autoscale_view()
         axis.set_xlim(right=_end_s(log))
+        if sent:  # loading and warming up are no motion
+            axis.set_xlim(left=max(axis.get_xlim()[0], command_times[0] - _LEAD_S))
         if joint + columns >= count:
             axis.set_xlabel(_TIME_LABEL, fontsize=7 if columns == 4 else 10)
             axis.tick_params(labelbottom=True)
     for axis in panels.flat[count:]:
         axis.set_axis_off()
-    _joint_legend(figure)
+    figure.align_ylabels(panels)
+    _joint_legend(figure, sent)
     return _save(figure, path)
 
 
@@ -104,10 +114,16 @@ def _joint_panel(log: RunLog, axis: Axes, joint: int, name: str, compact: bool) 
         axis.axvline(t_s, color="0.6", linewidth=0.7, linestyle=":")
 
 
-def _commanded_lines(log: RunLog) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
-    """Per joint the polylines [points, 2] that were executed, and the replaced rest of each chunk."""
-    executed: list[list[np.ndarray]] = [[] for _ in log.action_names]
-    open_ends: list[list[np.ndarray]] = [[] for _ in log.action_names]
+def _curves(samples: Sequence[tuple[float, np.ndarray]], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times [samples] and positions [samples, D]."""
+    rows = np.array([row for _, row in samples]).reshape(len(samples), width)
+    return np.array([t_s for t_s, _ in samples]), rows
+
+
+def _chunk_lines(log: RunLog) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
+    """Per joint the polylines [points, 2] through the rows of each chunk: until it was replaced, the rest."""
+    current: list[list[np.ndarray]] = [[] for _ in log.action_names]
+    replaced: list[list[np.ndarray]] = [[] for _ in log.action_names]
     for record, replaced_s in _with_replacement(log):
         rows = record.actions[record.steps_consumed :]  # [points, D]
         if not len(rows):
@@ -120,9 +136,9 @@ def _commanded_lines(log: RunLog) -> tuple[list[list[np.ndarray]], list[list[np.
         for joint in range(len(log.action_names)):
             at_cut = [cut, np.interp(cut, times, rows[:, joint])]
             line = np.stack([times, rows[:, joint]], axis=1)
-            executed[joint].append(np.concatenate([line[times < cut], [at_cut]]))
-            open_ends[joint].append(np.concatenate([[at_cut], line[times > cut]]))
-    return executed, open_ends
+            current[joint].append(np.concatenate([line[times < cut], [at_cut]]))
+            replaced[joint].append(np.concatenate([[at_cut], line[times > cut]]))
+    return current, replaced
 
 
 def _with_replacement(log: RunLog) -> Iterator[tuple[DecisionRecord, float]]:
@@ -143,7 +159,7 @@ def _end_s(log: RunLog) -> float:
     return max([*ends, *(t_s for t_s, _ in log.joint_samples[-1:]), *(t_s for t_s, _ in log.events)]) + 0.2
 
 
-def _joint_legend(figure: Figure) -> None:
+def _joint_legend(figure: Figure, sent: bool) -> None:
     axis = figure.axes[0]
     handles = [
         axis.plot([], [], color=_MEASURED, linewidth=1.2, label="measured")[0],
@@ -153,9 +169,11 @@ def _joint_legend(figure: Figure) -> None:
             color=_COMMANDED,
             linewidth=4.0,
             alpha=0.6,
-            label="commanded, until the next chunk replaced it",
+            label="commands sent" if sent else "chunk, until the next one replaced it",
         )[0],
-        axis.plot([], [], color=_OPEN, linewidth=1.0, label="rest of the chunk")[0],
+        axis.plot(
+            [], [], color=_OPEN, linewidth=1.0, label="chunks as decided" if sent else "rest of the chunk"
+        )[0],
         axis.plot([], [], color="0.6", linewidth=0.8, linestyle=":", label="event")[0],
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=9, frameon=False)
@@ -275,7 +293,8 @@ PICTURES = (
     Picture(
         "joints.png",
         "Commanded and measured joint positions",
-        "Thick: the part of each chunk that was commanded until the next one replaced it; pale: the rest.",
+        "Thick: the commands that were sent, as a controller interpolates them; pale: the rows of the chunks "
+        "they were made of. Where nothing was sent (a replay), thick is each chunk until the next one came.",
         draw_joints,
     ),
     Picture("latency.png", "Latency", "Duration of the decisions and of their parts.", draw_latency),

@@ -127,8 +127,8 @@ class JointTrajectoryController:
         for name, velocity in zip(self.names, velocities[-1], strict=True):
             if abs(velocity) > _REST_VELOCITY:
                 raise TrajectoryError(
-                    f"the last velocity of {name} is {velocity:g}; it must be 0 unless "
-                    "allow_nonzero_velocity_at_trajectory_end is set"
+                    f"the last velocity of {name} is {velocity:g}; it must be 0 (the policy node's parameter "
+                    "end_velocity: zero) unless allow_nonzero_velocity_at_trajectory_end is set"
                 )
 
 

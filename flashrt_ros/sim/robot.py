@@ -24,6 +24,7 @@ from sensor_msgs.msg import Image, JointState
 from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_ros.sim.arm import Arm, ArmPose, TrajectoryError, arm_pose
+from flashrt_ros.sim.messages import trajectory_fields
 from flashrt_ros.sim.scene import HEIGHT, WIDTH, Renderer
 
 CAMERA_RATE_HZ = 30.0
@@ -105,21 +106,15 @@ class SimulatedRobot(Node):
         return self.get_clock().now().nanoseconds
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
-        stamp_ns = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+        heard = trajectory_fields(message)
         now_s = time.monotonic()
-        start_s = None if stamp_ns == 0 else now_s + (stamp_ns - self._wall_ns()) / 1e9
-        times_s = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in message.points]
-        positions = [p.positions for p in message.points]
-        # A controller uses velocities only where all points have them.
-        velocities = [p.velocities for p in message.points] if _all_have_velocities(message) else None
+        start_s = None if heard.stamp_ns == 0 else now_s + (heard.stamp_ns - self._wall_ns()) / 1e9
         try:
-            self.arm.follow(message.joint_names, times_s, positions, now_s, start_s, velocities)
+            self.arm.follow(heard.names, heard.times_s, heard.positions, now_s, start_s, heard.velocities)
         except TrajectoryError as error:
-            self.get_logger().warning(f"trajectory on joint_trajectory ignored: {error}")
-
-
-def _all_have_velocities(message: JointTrajectory) -> bool:
-    return all(len(point.velocities) > 0 for point in message.points)
+            self.get_logger().warning(
+                f"trajectory on joint_trajectory ignored: {error}. The arm goes on with the one before"
+            )
 
 
 def main(args: list[str] | None = None) -> int:

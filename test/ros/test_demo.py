@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_log(
-    decisions: int = 60, followed: int = 58, front_hz: float = 30.0, wrist_hz: float = 30.0
+    decisions: int = 60,
+    followed: int = 58,
+    front_hz: float = 30.0,
+    wrist_hz: float = 30.0,
+    top_speed: float = 0.05,
 ) -> RunLog:
     log = RunLog("test", 0.5, ["pan", "lift"], source_rates={"front": front_hz, "wrist": wrist_hz})
     for index in range(decisions):
@@ -39,6 +44,16 @@ def run_log(
             )
         )
     log.joint_samples = [(0.0, np.zeros(2)), (20.0, np.ones(2))]
+    log.command_samples = [(0.0, np.zeros(2)), (20.0, np.full(2, top_speed * 20.0))]
+    log.limits = {"pan": (-99.0, 99.0, 3.0)}
+    return log
+
+
+def silent_log() -> RunLog:
+    """Nobody heard a command, and the node says that it sent none for the last decisions."""
+    log = run_log(followed=50)
+    log.command_samples = []
+    log.decisions[50:] = [replace(record, commanded=False) for record in log.decisions[50:]]
     return log
 
 
@@ -51,6 +66,10 @@ CLEAN = {"policy_node": 0, "robot": 0}
         (run_log(decisions=49, followed=49), CLEAN, "49 decisions (at least 50 needed)"),
         (run_log(decisions=0), CLEAN, "0 decisions"),
         (run_log(followed=53), CLEAN, "53 of 60 decisions followed by the motion they commanded (88%"),
+        (silent_log(), CLEAN, "50 of 60 decisions followed by the motion they commanded (83%"),
+        (silent_log(), CLEAN, "needed); 10 of them sent no command"),
+        (silent_log(), CLEAN, "no command was heard on joint_trajectory"),
+        (run_log(top_speed=3.2), CLEAN, "beyond the joints' limits: pan at 3.200 per s, limit 3"),
         (run_log(front_hz=26.9), CLEAN, "camera front at 26.9 Hz (at least 27 Hz needed)"),
         (run_log(wrist_hz=0.0), CLEAN, "camera wrist at 0.0 Hz"),
         (run_log(), {"policy_node": -9, "robot": 0}, "policy_node ended with exit code -9"),
@@ -212,6 +231,9 @@ def test_view_shows_the_run(terminal: bool) -> None:
     assert "58 of 60" in text
     assert "front 30.0" in text
     assert ("commanded" in text) == terminal
+    if terminal:
+        row = [line.split() for line in text.splitlines() if line.startswith("pan")][-1]
+        assert row == ["pan", "+1.000", "+1.000", "+0.000", "0.05", "3", "rad,", "rad/s"]
 
 
 def processes_of_domain(domain: str) -> list[str]:
@@ -264,6 +286,10 @@ def test_short_demo_passes(tmp_path: Path) -> None:
         demo.CHANGED_INSTRUCTION,
     }
     assert {camera for _, camera, _ in raw["frames"]} == set(demo.CAMERAS)
+    measured = dict(raw["joint_samples"])
+    pairs = [(row, measured[t_s]) for t_s, row in raw["command_samples"] if t_s in measured]
+    assert len(pairs) > 500
+    assert np.abs(np.subtract(*zip(*pairs, strict=True))).mean() < 0.02
     assert processes_of_domain(os.environ["ROS_DOMAIN_ID"]) == []
     for name in ("robot", "policy_node"):
         assert "Traceback" not in (tmp_path / "report" / f"{name}.log").read_text()

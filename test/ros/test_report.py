@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.report import DecisionRecord, RunLog, duration_table, write_report
+from flashrt_ros.report_pictures import draw_joints
 
 PICTURES = ("frames.png", "joints.png", "latency.png", "timeline.png")
 
@@ -65,6 +66,19 @@ def test_pictures_and_page_for_few_and_many_joints(tmp_path: Path, width: int) -
         assert picture.std() > 5
 
 
+def test_joints_show_the_commands_that_were_sent(tmp_path: Path) -> None:
+    """Lost otherwise: the picture shows chunks as if the robot had been told to jump from one to the next."""
+    log = run_log()
+    assert draw_joints(log, tmp_path / "chunks.png") == ""
+    log.command_samples = [(t_s, np.full(3, np.sin(t_s))) for t_s in np.arange(1.0, 4.0, 0.05)]
+    assert draw_joints(log, tmp_path / "commands.png") == ""
+    chunks, commands = (cv2.imread(str(tmp_path / f"{name}.png")) for name in ("chunks", "commands"))
+    assert chunks is not None
+    assert commands is not None
+    assert chunks.shape == commands.shape
+    assert (chunks != commands).any(axis=2).mean() > 0.01
+
+
 def test_page_shows_counts_and_percentiles_and_escapes_text(tmp_path: Path) -> None:
     """Lost otherwise: the reader sees wrong numbers, or an instruction breaks the page."""
     text = write_report(run_log(), tmp_path).read_text(encoding="utf-8")
@@ -80,6 +94,8 @@ def test_json_holds_the_raw_numbers(tmp_path: Path) -> None:
     """Lost otherwise: nobody can recompute the report's numbers, or the file is no valid JSON (NaN)."""
     log = run_log()
     log.joint_samples[0] = (0.0, np.array([np.nan, 0.25, 1.0]))
+    log.command_samples = [(1.00004, np.array([0.1, 0.2, 1 / 3]))]
+    log.limits = {"joint_0": (-1.0, 1.0, 2.0)}
     write_report(log, tmp_path)
 
     def refuse(constant: str) -> None:
@@ -89,6 +105,9 @@ def test_json_holds_the_raw_numbers(tmp_path: Path) -> None:
     assert [record["sequence"] for record in raw["decisions"]] == list(range(12))
     assert raw["decisions"][3]["actions"][0] == pytest.approx([0.3, 0.3, 0.3])
     assert raw["joint_samples"][0] == [0.0, [None, 0.25, 1.0]]
+    assert raw["command_samples"] == [[1.0, [0.1, 0.2, 0.333333]]]
+    assert raw["limits"] == {"joint_0": [-1.0, 1.0, 2.0]}
+    assert raw["decisions"][0]["commanded"] is None
     assert raw["source_counts"]["a"]["received"] == 120
 
 
