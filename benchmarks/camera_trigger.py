@@ -103,9 +103,7 @@ def measure(decisions: int, policy_ms: float) -> Record:
             # The time to publish a chunk is in the chunk after it.
             rows.append(chunks[sequence] | {"publish_ms": chunks[sequence + 1]["publish_ms"]})
     record.settings["chunks_lost"] = decisions - len(rows)
-    by_node = [
-        row["trigger_age_ms"] + row["ingest_ms"] + row["post_ms"] + row["publish_ms"] for row in rows
-    ]
+    by_node = [row["trigger_age_ms"] + row["ingest_ms"] + row["post_ms"] + row["publish_ms"] for row in rows]
     by_subscriber = [row["received_ms"] - row["policy_ms"] for row in rows]
     node = record.add("stamp → published minus policy, by the node, ms", by_node)
     subscriber = record.add("stamp → received minus policy, by a subscriber, ms", by_subscriber)

@@ -103,9 +103,7 @@ class SleepingPolicy:
         """Nothing to free."""
 
 
-def call_times(
-    owner: Any, method: str, clock_ns: Callable[[], int] = time.perf_counter_ns
-) -> list[float]:
+def call_times(owner: Any, method: str, clock_ns: Callable[[], int] = time.perf_counter_ns) -> list[float]:
     """From now on, the time of each call of a method, ms."""
     times, original = [], getattr(owner, method)
 
