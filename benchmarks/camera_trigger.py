@@ -69,8 +69,11 @@ def facts_of(chunk: ActionChunk, received_ns: int) -> dict[str, float]:
     return {"sequence": chunk.sequence, **facts, **{part: getattr(chunk, part) for part in PARTS}}
 
 
-def collect(decisions: int, policy_ms: float, settings: dict[str, Any]) -> list[dict[str, float]]:
-    """`facts_of` of every chunk of `decisions` decisions. Raises TimeoutError when they do not come."""
+def collect(
+    decisions: int, policy_ms: float, settings: dict[str, Any]
+) -> tuple[list[dict[str, float]], list[float]]:
+    """`facts_of` of every chunk of `decisions` decisions, and how long each triggering image took to the node,
+    ms. Raises TimeoutError when decisions do not come."""
 
     def load(config: NodeConfig) -> SleepingPolicy:
         return SleepingPolicy(policy_ms / 1000)
@@ -81,22 +84,23 @@ def collect(decisions: int, policy_ms: float, settings: dict[str, Any]) -> list[
         with live_node(load, **pace) as (live, children):
             children.start("listener", ["-m", "benchmarks.camera_trigger", "--listen", str(out)])
             live.run(lambda: live.node.count_subscribers(TOPIC) > 0, 20, children)
-            probe = Probe(live, messages=False)
+            probe = Probe(live)
             live.node.trigger_activate()
             # One more, for the message that tells how long the last one took to publish.
             wanted = decisions + WARM_UP + 1
             live.run(lambda: len(probe.overhead_ms) >= wanted, 2 * wanted / CAMERA_HZ + 20, children)
+            settings["decided_hz"] = round(live.running.decider.rate.hz(time.monotonic_ns()), 1)
             live.node.trigger_deactivate()
             settings |= motion_settings(live, probe)
-            settings["decided_hz"] = round(live.running.decider.rate.hz(time.monotonic_ns()), 1)
-        return json.loads(out.read_text(encoding="utf-8"))
+        return json.loads(out.read_text(encoding="utf-8")), probe.values[f"transport of {TRIGGER}, ms"]
 
 
 def measure(decisions: int, policy_ms: float) -> Record:
     """Raises TimeoutError when decisions do not come."""
     settings = {"decisions": decisions, "policy_ms": policy_ms, "trigger_camera": TRIGGER}
     record = Record("camera_trigger", settings | {"cameras": f"2 × 640×480 rgb8, {CAMERA_HZ:g} Hz"})
-    chunks = {chunk["sequence"]: chunk for chunk in collect(decisions, policy_ms, record.settings)}
+    listened, transport_ms = collect(decisions, policy_ms, record.settings)
+    chunks = {chunk["sequence"]: chunk for chunk in listened}
     rows = []
     for sequence in range(WARM_UP, WARM_UP + decisions):
         if sequence in chunks and sequence + 1 in chunks:
@@ -107,6 +111,7 @@ def measure(decisions: int, policy_ms: float) -> Record:
     by_subscriber = [row["received_ms"] - row["policy_ms"] for row in rows]
     node = record.add("stamp → published minus policy, by the node, ms", by_node)
     subscriber = record.add("stamp → received minus policy, by a subscriber, ms", by_subscriber)
+    record.add("of it the robot draws and sends the image, ms", transport_ms[WARM_UP:])
     for part, words in (
         ("trigger_age_ms", "of it stamp → decision"),
         ("wait_ms", "of that image in the node → decision"),
