@@ -18,6 +18,7 @@ BENCHMARKS = {
     "load": True,
     "decide": True,
     "node_overhead": False,
+    "camera_trigger": False,
     "node_cost": False,
     "memory": False,
 }

@@ -17,7 +17,15 @@ from flashrt_ros.sim.robot import Ticker
 
 CAMERAS = ("front", "left", "right")
 JOINTS = tuple(f"joint_{number}" for number in range(7))
-ROBOT: dict[str, Any] = {"cameras": list(CAMERAS), "joint_names": list(JOINTS), "action_rate_hz": 10.0}
+ROBOT: dict[str, Any] = {
+    "cameras": list(CAMERAS),
+    "joint_names": list(JOINTS),
+    "action_rate_hz": 10.0,
+    "require_enable": False,
+    **{f"joint.{name}.min": -1.0 for name in JOINTS},
+    **{f"joint.{name}.max": 1.0 for name in JOINTS},
+    **{f"joint.{name}.max_velocity": 1.0 for name in JOINTS},
+}
 """Parameters of a node for it."""
 
 WIDTH, HEIGHT = 1280, 720

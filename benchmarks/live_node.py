@@ -22,11 +22,12 @@ from flashrt_ros.running import Running
 from flashrt_ros.sim.arm import JOINTS
 
 DOMAIN = 38
+ACTION_HZ = 10.0
 JOINT_NAMES = [joint.name for joint in JOINTS]
 ROBOT: dict[str, Any] = {
     "cameras": list(CAMERAS),
     "joint_names": JOINT_NAMES,
-    "action_rate_hz": 10.0,
+    "action_rate_hz": ACTION_HZ,
     "instruction": "pick up the red cube",
     "require_enable": False,
     "pose_check": False,

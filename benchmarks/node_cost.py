@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import camera_robot
 from benchmarks.live_node import LiveNode, live_node
-from benchmarks.node_overhead import Probe, SleepingPolicy, StubChunk
+from benchmarks.node_overhead import Probe, SleepingPolicy, StubChunk, call_times
 from benchmarks.record import Record, Target
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.processes import Children
@@ -34,7 +34,7 @@ class CopyingPolicy(SleepingPolicy):
     state_dim = action_dim = len(camera_robot.JOINTS)
 
     def __init__(self) -> None:
-        super().__init__(POLICY_S)
+        super().__init__(POLICY_S, np.full(self.action_dim, 0.1), np.ones(self.action_dim))
         size = camera_robot.WIDTH * camera_robot.HEIGHT * 3
         self._pixels = {name: np.zeros(size, np.uint8) for name in self.cameras}
         self._info = np.zeros(4, np.int32)
@@ -52,21 +52,6 @@ def busy_percent(live: LiveNode, children: Children) -> float:
     return 100 * (time.process_time() - busy_s) / (time.monotonic() - wall_s)
 
 
-def thread_time(owner: Any, method: str) -> list[float]:
-    """From now on, the processor time of the calling thread in each call of a method, ms: what the clock says
-    where nobody else wants the processor."""
-    times, original = [], getattr(owner, method)
-
-    def timed(*arguments: Any) -> Any:
-        started_ns = time.thread_time_ns()
-        result = original(*arguments)
-        times.append((time.thread_time_ns() - started_ns) / 1e6)
-        return result
-
-    setattr(owner, method, timed)
-    return times
-
-
 def measure(seconds: float, rate_hz: float) -> Record:
     """Raises TimeoutError when decisions do not come at about `rate_hz`."""
     settings = {"seconds": seconds, "policy_ms": 1e3 * POLICY_S, "decision_rate_hz": rate_hz}
@@ -81,8 +66,9 @@ def measure(seconds: float, rate_hz: float) -> Record:
 
     with live_node(load, robot, **pace) as (live, children):
         probe = Probe(live, messages=False)
-        pull_ms = thread_time(live.running.decider, "_pull")
-        observe_ms = thread_time(live.running.ingest, "observe")
+        # Processor time is what the clock says where nobody else wants the processor.
+        pull_ms = call_times(live.running.decider, "_pull", time.thread_time_ns)
+        observe_ms = call_times(live.running.ingest, "observe", time.thread_time_ns)
         live.node.trigger_activate()
         live.run(lambda: len(probe.overhead_ms) >= WARM_UP, 30, children)
         cpu: list[float] = []

@@ -1,8 +1,9 @@
 # Copyright 2026 the flashrt_ros authors. SPDX-License-Identifier: Apache-2.0
 """What the node adds to a policy: decision start → publish returned, minus the policy's own time.
 
-The node is the real one; only its policy is a stub that sleeps. Two VGA cameras at 30 Hz and joint states at
-100 Hz come over DDS from another process. Beside it: how old each source is when a decision starts, and how
+The node is the real one, limits, motion and guardian included; only its policy is a stub that sleeps and
+whose arm sways. Two VGA cameras at 30 Hz and joint states at 100 Hz come over DDS from another process, which
+follows the commands. Beside it: where the time goes, how old each source is when a decision starts, and how
 long its message travelled.
 
 The default rate is no divisor of the cameras' rate: every phase between them is met.
@@ -13,22 +14,29 @@ Usage: python -m benchmarks.node_overhead [--decisions 1000] [--policy-ms 40] [-
 import argparse
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks.live_node import JOINT_NAMES, LiveNode, live_node
+from benchmarks.live_node import ACTION_HZ, JOINT_NAMES, LiveNode, live_node
 from benchmarks.record import Record, Target
 from flashrt_ros.commands import Accepted
 from flashrt_ros.demo_setup import CAMERAS
 from flashrt_ros.freshness import header_ns
 from flashrt_ros.observation import NS_PER_MS, Decision
 from flashrt_ros.parameters import NodeConfig
+from flashrt_ros.sim.arm import JOINTS
 
 HORIZON = 50
 WARM_UP = 20  # first decisions, not counted
 LIMIT_P50_MS, LIMIT_P99_MS = 3.0, 8.0
+SWAY_HZ = 0.2
+SWAY = 0.1  # of what a joint has between its limits, to both sides
+NOISE = 0.1  # of the sway: how far one decision lies beside the one before
+HOME = np.array([joint.home for joint in JOINTS])  # [D]
+RANGE = np.array([joint.upper - joint.lower for joint in JOINTS])  # [D]
 
 
 @dataclass
@@ -40,10 +48,12 @@ class StubChunk:
 
 
 class SleepingPolicy:
-    """Takes its time without taking the processor, as a policy on a GPU does."""
+    """Takes its time without taking the processor, as a policy on a GPU does.
+
+    Its arm sways, and each decision is a little beside the one before: there is a seam to be blended.
+    """
 
     name, origin = "stub", "nobody"
-    camera_rule, not_positions = "present first", ""
     horizon = HORIZON
     action_names = None
     state_dim = action_dim = len(JOINT_NAMES)
@@ -52,13 +62,24 @@ class SleepingPolicy:
     state_groups: ClassVar[dict[str, int]] = {"state": len(JOINT_NAMES)}
     camera_rule, not_positions, origin, relative_actions = "present first", "", "nobody", ()
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, centre: np.ndarray = HOME, ranges: np.ndarray = RANGE) -> None:
+        """The arm sways about `centre` [D]; `ranges` [D] of its joints."""
         self._seconds = seconds
-        self._actions = np.zeros((HORIZON, self.action_dim), np.float32)  # [horizon, D]
+        self._centre, self._sway = centre, SWAY * ranges
+        self._random = np.random.default_rng(0)
 
     def decide(self, images: Any, state: Any, instruction: str, *, seed: int, sequence: int) -> StubChunk:
-        time.sleep(self._seconds)
-        return StubChunk(self._actions)
+        started_s = time.monotonic()
+        actions = self._actions(started_s)
+        time.sleep(max(0.0, started_s + self._seconds - time.monotonic()))
+        return StubChunk(actions)
+
+    def _actions(self, now_s: float) -> np.ndarray:
+        """float32 [horizon, D] from now on."""
+        times_s = now_s + np.arange(HORIZON) / ACTION_HZ
+        noise = self._random.uniform(-NOISE, NOISE, self._centre.size)  # [D]
+        path = np.sin(2 * np.pi * SWAY_HZ * times_s)[:, None] + noise  # [horizon, D]
+        return (self._centre + self._sway * path).astype(np.float32)
 
     def slot(self, name: str) -> str:
         """Names of cameras are the names of slots."""
@@ -82,6 +103,20 @@ class SleepingPolicy:
         """Nothing to free."""
 
 
+def call_times(owner: Any, method: str, clock_ns: Callable[[], int] = time.perf_counter_ns) -> list[float]:
+    """From now on, the time of each call of a method, ms."""
+    times, original = [], getattr(owner, method)
+
+    def timed(*arguments: Any, **named: Any) -> Any:
+        started_ns = clock_ns()
+        result = original(*arguments, **named)
+        times.append((clock_ns() - started_ns) / NS_PER_MS)
+        return result
+
+    setattr(owner, method, timed)
+    return times
+
+
 class Probe:
     """Records every decision and every message of a node, in the node's own calls."""
 
@@ -89,17 +124,36 @@ class Probe:
         """Without `messages` only decisions: at 500 Hz the probe would cost more than what it measures."""
         self.overhead_ms: list[float] = []
         self.ingest_ms: list[float] = []
+        self.parts: dict[str, list[float]] = defaultdict(list)
         self.values: dict[str, list[float]] = defaultdict(list)
-        self._publish, live.running.outputs.publish = live.running.outputs.publish, self._on_decision  # type: ignore[method-assign, assignment]
-        self._put = live.running.ingest.put
+        self.sent = 0
+        """Decisions whose commands went out."""
+        running = live.running
+        self._accept_ms = call_times(running.commands, "accept")
+        self._send_ms = call_times(running.commands._send, "trajectory")
+        self._publish, running.outputs.publish = running.outputs.publish, self._on_decision  # type: ignore[method-assign, assignment]
+        self._put = running.ingest.put
         if messages:
-            live.running.ingest.put = self._on_message  # type: ignore[method-assign]
+            running.ingest.put = self._on_message  # type: ignore[method-assign]
 
     def _on_decision(self, decision: Decision, *arguments: Any) -> Accepted:
+        self._accept_ms.clear()
+        self._send_ms.clear()
+        begun_ns = time.monotonic_ns()
         accepted = self._publish(decision, *arguments)
-        total_ms = (time.monotonic_ns() - decision.started_ns) / NS_PER_MS
-        self.overhead_ms.append(total_ms - decision.policy_ms)
+        done_ns = time.monotonic_ns()
+        self.overhead_ms.append((done_ns - decision.started_ns) / NS_PER_MS - decision.policy_ms)
         self.ingest_ms.append(decision.ingest_ms)
+        self.sent += accepted.sent
+        accept_ms, send_ms = sum(self._accept_ms), sum(self._send_ms)
+        before_ms = (begun_ns - decision.started_ns) / NS_PER_MS - decision.ingest_ms - decision.policy_ms
+        for part, part_ms in (
+            ("check the result", before_ms),
+            ("plan: seam, limits, spline", accept_ms - send_ms),
+            ("send commands", send_ms),
+            ("chunk message", (done_ns - begun_ns) / NS_PER_MS - accept_ms),
+        ):
+            self.parts[f"of it {part}, ms"].append(part_ms)
         for source, age_ms in decision.observation.ages_ms.items():
             self.values[f"age of {source} at decision, ms"].append(age_ms)
         return accepted
@@ -107,6 +161,22 @@ class Probe:
     def _on_message(self, source: str, message: Any, arrival_ns: int) -> None:
         self._put(source, message, arrival_ns)
         self.values[f"transport of {source}, ms"].append((arrival_ns - header_ns(message)) / NS_PER_MS)
+
+
+def motion_settings(live: LiveNode, probe: Probe) -> dict[str, Any]:
+    """What the commands went through. RuntimeError where some did not go out: then nothing was measured."""
+    config, commands = live.running.config, live.running.commands
+    if probe.sent < len(probe.overhead_ms):
+        raise RuntimeError(
+            f"commands of {probe.sent} of {len(probe.overhead_ms)} decisions went out: {commands.refused} "
+            f"were refused, {commands.expired} late; {commands.last_stop}"
+        )
+    return {
+        "horizon": HORIZON,
+        "limits": config.limits,
+        "limited_points": commands.clipped,
+        "guardian_hz": config.stream_rate_hz,
+    }
 
 
 def measure(decisions: int, policy_ms: float, rate_hz: float) -> Record:
@@ -128,9 +198,12 @@ def measure(decisions: int, policy_ms: float, rate_hz: float) -> Record:
         rates = {name: round(source.traffic.rate(time.time_ns()), 1) for name, source in sources.items()}
         record.settings["received_hz"] = rates
         record.settings["missed_deadlines"] = live.running.thread.missed
+        record.settings |= motion_settings(live, probe)
         live.node.trigger_deactivate()
     overhead = record.add("overhead of a decision, ms", probe.overhead_ms[WARM_UP:wanted])
     record.add("of it ingest (take + convert, all sources), ms", probe.ingest_ms[WARM_UP:wanted])
+    for part, values in probe.parts.items():
+        record.add(part, values[WARM_UP:wanted])
     for quantity in sorted(probe.values):
         record.add(quantity, probe.values[quantity][WARM_UP:])
     record.targets = [

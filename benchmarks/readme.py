@@ -26,6 +26,11 @@ ROWS = (
         "overhead of a decision, ms",
         "what the node adds to a decision, two VGA cameras at 30 Hz",
     ),
+    (
+        "camera_trigger",
+        "stamp → received minus policy, by a subscriber, ms",
+        "stamp of the triggering image → chunk at a subscriber, minus the policy",
+    ),
     ("ingest", "rgb8, ms", "ingest of one VGA image, raw (taking it from DDS is in the row above)"),
     ("ingest", "jpeg, ms", "ingest of one VGA image, JPEG"),
 )

@@ -24,6 +24,7 @@ WINDOWS: Final = ("age", "wait", "ingest", "policy", "total")
 SUMS: Final = ("total", "gpu")  # timings that hold others: beside them they would count twice
 IDLE_S: Final = 0.005  # free-running without an observation: look again this often, do not spin
 CONSUMED_LOOK_S: Final = 0.01
+HANDOVER_S: Final = 1e-4  # who triggers lets go of the interpreter, or the decision waits half a millisecond
 SILENCE_S: Final = 0.5  # a trigger camera silent for so long: say what is missing
 
 
@@ -322,6 +323,7 @@ class DecisionThread:
         """The trigger camera has a new image."""
         self._triggered_ns = time.monotonic_ns()
         self._image.set()
+        time.sleep(HANDOVER_S)
 
     def stop(self, timeout_s: float = 2.0, reason: str = "deactivated") -> bool:
         """End the epoch, for `reason`, and wait; False when a decision is still in flight then (its result is

@@ -137,15 +137,13 @@ def violations(positions: np.ndarray, velocities: np.ndarray, dt: float, limits:
     """
     third = dt / 3.0
     ways = third * velocities  # [n + 1, J]
-    ahead, behind = positions + ways, positions[1:] - ways[1:]
-    middle = np.abs((np.diff(positions, axis=0)) / third - velocities[:-1] - velocities[1:])
-    lowest = np.minimum(np.minimum(ahead.min(axis=0), behind.min(axis=0)), positions.min(axis=0))
-    highest = np.maximum(np.maximum(ahead.max(axis=0), behind.max(axis=0)), positions.max(axis=0))
-    fastest = np.maximum(np.abs(velocities).max(axis=0), middle.max(axis=0))
+    middle = (positions[1:] - positions[:-1]) / third - velocities[:-1] - velocities[1:]
+    places = np.concatenate([positions, positions + ways, positions[1:] - ways[1:]])
+    speeds = np.concatenate([velocities, middle])
     bad: np.ndarray = (
-        (lowest < limits.lower - TOLERANCE)
-        | (highest > limits.upper + TOLERANCE)
-        | (fastest > limits.max_velocity + TOLERANCE)
+        (places.min(axis=0) < limits.lower - TOLERANCE)
+        | (places.max(axis=0) > limits.upper + TOLERANCE)
+        | (np.abs(speeds).max(axis=0) > limits.max_velocity + TOLERANCE)
     )
     return bad
 
@@ -252,6 +250,9 @@ def _excess(
     targets: np.ndarray, wanted: np.ndarray, reached: np.ndarray, dt: float, limits: JointLimits
 ) -> tuple[np.ndarray, np.ndarray]:
     """`Limited.excess` and `Limited.counts`: raw targets → within position limits → reached, [n, J] each."""
+    if np.array_equal(targets, reached):
+        joints = targets.shape[1]
+        return np.zeros(joints), np.zeros(joints, np.intp)
     beyond = np.abs(targets - wanted) / (CLIPPED_SHARE * (limits.upper - limits.lower))
     late = np.abs(wanted - reached) / (CLIPPED_SHARE * dt * limits.max_velocity)
     changed = np.maximum(beyond, late)  # [n, J]

@@ -12,10 +12,12 @@ import pytest
 from geometry_msgs.msg import TwistStamped
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros import command_messages
 from flashrt_ros.command_messages import Command, joint_trajectory_of
 from flashrt_ros.groups import BASE
+from flashrt_ros.messages import duration_message
 from flashrt_ros.parameter_rows import OUTPUTS
 from test.ros.motion_groups import group
 
@@ -55,7 +57,7 @@ def test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot() -> None:
         times_ns=np.array([50_000_000, 100_000_000, 1_150_000_000]),
     )
     arm = group("joint_position", output="trajectory")
-    message = joint_trajectory_of(arm, knots)
+    message = deserialize_message(joint_trajectory_of(arm, knots), JointTrajectory)
     assert message.joint_names == names("joint_position")
     assert (message.header.stamp.sec, message.header.stamp.nanosec) == (0, 0)  # start now
     assert [list(point.positions) for point in message.points] == [[2, 3], [4, 5], [6, 7]]
@@ -63,12 +65,33 @@ def test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot() -> None:
     last = message.points[-1].time_from_start
     assert (last.sec, last.nanosec) == (1, 150_000_000)
     assert isinstance(message.points[0].positions, array)
-    free = joint_trajectory_of(arm, knots, last_velocity=False)
-    assert [len(point.velocities) for point in free.points] == [2, 2, 0]
     empty = SimpleNamespace(
         positions=np.zeros((1, 2)), velocities=np.zeros((1, 2)), times_ns=np.zeros(0, np.int64)
     )
-    assert joint_trajectory_of(arm, empty, last_velocity=False).points == []
+    assert deserialize_message(joint_trajectory_of(arm, empty), JointTrajectory).points == []
+
+
+@pytest.mark.parametrize("joint_names", [("a",), ("a", "bc"), ("long", "names", "of", "joints", "a" * 9)])
+def test_trajectory_is_what_the_middleware_would_write(joint_names: tuple[str, ...]) -> None:
+    """Every number is aligned, wherever the names end."""
+    values = np.random.default_rng(0).normal(size=(2, 8, len(joint_names)))
+    times_ns = np.arange(1, 8) * 700_000_000
+    written = joint_trajectory_of(
+        group("joint_position", output="trajectory", names=joint_names),
+        SimpleNamespace(positions=values[0], velocities=values[1], times_ns=times_ns),
+    )
+    points = [
+        JointTrajectoryPoint(
+            positions=values[0, k].tolist(),
+            velocities=values[1, k].tolist(),
+            time_from_start=duration_message(int(times_ns[k - 1])),
+        )
+        for k in range(1, 8)
+    ]
+    message = JointTrajectory(joint_names=list(joint_names), points=points)
+    own = serialize_message(message)  # it may be longer, and hold anything in its gaps
+    assert len(written) <= len(own)
+    assert deserialize_message(written, JointTrajectory) == message
 
 
 def test_streamed_trajectory_is_one_point_due_with_the_next_command() -> None:
