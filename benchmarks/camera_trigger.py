@@ -72,8 +72,10 @@ def facts_of(chunk: ActionChunk, received_ns: int) -> dict[str, float]:
 def collect(
     decisions: int, policy_ms: float, settings: dict[str, Any]
 ) -> tuple[list[dict[str, float]], list[float]]:
-    """`facts_of` of every chunk of `decisions` decisions, and how long each triggering image took to the node,
-    ms. Raises TimeoutError when decisions do not come."""
+    """`facts_of` of every chunk of `decisions` decisions, and how long each triggering image took, ms.
+
+    Raises TimeoutError when decisions do not come.
+    """
 
     def load(config: NodeConfig) -> SleepingPolicy:
         return SleepingPolicy(policy_ms / 1000)
