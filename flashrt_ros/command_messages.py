@@ -6,10 +6,8 @@ Grippers with an action interface are in `gripper_client.py`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -47,60 +45,37 @@ class Knots(Protocol):
     def times_ns(self) -> np.ndarray: ...  # int64 [n], time_from_start of knots 1 to n
 
 
-def joint_trajectory_of(group: ActionGroup, trajectory: Knots) -> bytes:
-    """trajectory_msgs/JointTrajectory with stamp 0 ("start now"): positions and velocities of the knots.
+class TrajectoryMessage:
+    """trajectory_msgs/JointTrajectory of one group, filled anew for each chunk.
 
-    Serialised, as publishers take it too: fifty points as objects would cost a millisecond of each decision.
+    The points are kept: fifty of them as new objects cost 0.4 ms of each decision, written in place 0.07.
     """
-    head = _head(group.names)
-    points = np.zeros(len(trajectory.times_ns), _point_layout(len(group.names)))
-    points["positions"], points["velocities"] = trajectory.positions[1:], trajectory.velocities[1:]
-    points["position_count"] = points["velocity_count"] = len(group.names)
-    points["sec"], points["nanosec"] = np.divmod(trajectory.times_ns, NS_PER_S)
-    count, body = _count(len(points)), points.tobytes()
-    # The first point begins behind the count; alignment is counted without the 4 bytes of the byte order, so
-    # that is where `head` is long. The others are always 8-aligned.
-    if len(head) % 8:
-        body = body[:4] + body[8:]  # no gap between its first length and its positions
-    return head + count + body
 
+    def __init__(self, group: ActionGroup) -> None:
+        self._width = len(group.names)
+        self._message = JointTrajectory(joint_names=list(group.names))
+        self._points: list[JointTrajectoryPoint] = []
+        self._places: list[tuple[np.ndarray, np.ndarray]] = []  # positions and velocities [J] of the points
 
-@lru_cache(maxsize=64)
-def _head(names: tuple[str, ...]) -> bytes:
-    """What comes before the points and their number: byte order, header and names."""
-    order = b"\x00\x01\x00\x00" if sys.byteorder == "little" else bytes(4)
-    header = bytes(8) + _text("")  # stamp and frame
-    return order + header + _count(len(names)) + b"".join(map(_text, names))
+    def fill(self, trajectory: Knots) -> JointTrajectory:
+        """Stamp 0 ("start now"), positions and velocities of the knots. The next call writes over it."""
+        times = trajectory.times_ns.tolist()
+        while len(self._points) < len(times):
+            self._add_point()
+        positions, velocities = trajectory.positions[1:], trajectory.velocities[1:]  # [n, J]
+        for index, time_ns in enumerate(times):
+            place = self._places[index]
+            place[0][:], place[1][:] = positions[index], velocities[index]
+            due = self._points[index].time_from_start
+            due.sec, due.nanosec = divmod(time_ns, NS_PER_S)
+        self._message.points = self._points[: len(times)]
+        return self._message
 
-
-def _count(number: int) -> bytes:
-    return np.uint32(number).tobytes()
-
-
-def _text(text: str) -> bytes:
-    """A string in CDR, padded so that a length can follow."""
-    data = text.encode() + b"\0"
-    return _count(len(data)) + data + bytes(-len(data) % 4)
-
-
-@lru_cache(maxsize=64)
-def _point_layout(joints: int) -> np.dtype[np.void]:
-    """A JointTrajectoryPoint without accelerations and efforts, as CDR has it where it begins 8-aligned: a
-    sequence is its length and its numbers, doubles are 8-aligned."""
-    return np.dtype(
-        [
-            ("position_count", np.uint32),
-            ("_1", np.uint32),
-            ("positions", np.float64, (joints,)),
-            ("velocity_count", np.uint32),
-            ("_2", np.uint32),
-            ("velocities", np.float64, (joints,)),
-            ("acceleration_count", np.uint32),
-            ("effort_count", np.uint32),
-            ("sec", np.int32),
-            ("nanosec", np.uint32),
-        ]
-    )
+    def _add_point(self) -> None:
+        zeros = np.zeros(self._width)
+        point = JointTrajectoryPoint(positions=_array("d", zeros), velocities=_array("d", zeros))
+        self._points.append(point)
+        self._places.append((np.frombuffer(point.positions), np.frombuffer(point.velocities)))
 
 
 def _moment_trajectory(group: ActionGroup, command: Command) -> JointTrajectory:
@@ -178,4 +153,4 @@ MESSAGES: Final[dict[str, Output]] = {
     "twist": Output(Twist, _twist),
     "twist_stamped": Output(TwistStamped, _twist_stamped),
 }
-"""Output of an action group → its message. A trajectory of a whole chunk: `joint_trajectory_of`."""
+"""Output of an action group → its message. A trajectory of a whole chunk: `TrajectoryMessage`."""

@@ -15,7 +15,7 @@ from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.channels import Channel
 from flashrt_ros.chunk import Account, chunk_fields, decision_steps_consumed
-from flashrt_ros.command_messages import MESSAGES, Command, joint_trajectory_of
+from flashrt_ros.command_messages import MESSAGES, Command, TrajectoryMessage
 from flashrt_ros.commands import Accepted, Commands
 from flashrt_ros.gripper_client import GripperClient
 from flashrt_ros.messages import action_chunk, lag_message, rgb_image
@@ -37,6 +37,7 @@ class CommandPublishers:
         self._period_ns = round(NS_PER_S / config.stream_rate_hz)
         self._publishers: dict[str, Any] = {}
         self._grippers: dict[str, GripperClient] = {}
+        self._trajectories = {channel.group.name: TrajectoryMessage(channel.group) for channel in channels}
         for channel in channels:
             group = channel.group
             if group.output == "gripper_command":
@@ -49,7 +50,7 @@ class CommandPublishers:
 
     def trajectory(self, channel: Channel, trajectory: Trajectory) -> None:
         """A whole chunk."""
-        message = joint_trajectory_of(channel.group, trajectory)
+        message = self._trajectories[channel.group.name].fill(trajectory)
         self._publishers[channel.group.name].publish(message)
 
     def moment(self, channel: Channel, values: np.ndarray, velocities: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros import command_messages
-from flashrt_ros.command_messages import Command, joint_trajectory_of
+from flashrt_ros.command_messages import Command, TrajectoryMessage
 from flashrt_ros.groups import BASE
 from flashrt_ros.messages import duration_message
 from flashrt_ros.parameter_rows import OUTPUTS
@@ -57,7 +57,7 @@ def test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot() -> None:
         times_ns=np.array([50_000_000, 100_000_000, 1_150_000_000]),
     )
     arm = group("joint_position", output="trajectory")
-    message = deserialize_message(joint_trajectory_of(arm, knots), JointTrajectory)
+    message = TrajectoryMessage(arm).fill(knots)
     assert message.joint_names == names("joint_position")
     assert (message.header.stamp.sec, message.header.stamp.nanosec) == (0, 0)  # start now
     assert [list(point.positions) for point in message.points] == [[2, 3], [4, 5], [6, 7]]
@@ -68,30 +68,26 @@ def test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot() -> None:
     empty = SimpleNamespace(
         positions=np.zeros((1, 2)), velocities=np.zeros((1, 2)), times_ns=np.zeros(0, np.int64)
     )
-    assert deserialize_message(joint_trajectory_of(arm, empty), JointTrajectory).points == []
+    assert TrajectoryMessage(arm).fill(empty).points == []
 
 
-@pytest.mark.parametrize("joint_names", [("a",), ("a", "bc"), ("long", "names", "of", "joints", "a" * 9)])
-def test_trajectory_is_what_the_middleware_would_write(joint_names: tuple[str, ...]) -> None:
-    """Every number is aligned, wherever the names end."""
-    values = np.random.default_rng(0).normal(size=(2, 8, len(joint_names)))
+def test_a_trajectory_holds_nothing_of_the_one_before() -> None:
+    """The points are written over: a shorter chunk must not end with the longer one's."""
+    values = np.random.default_rng(0).normal(size=(2, 8, 2))
     times_ns = np.arange(1, 8) * 700_000_000
-    written = joint_trajectory_of(
-        group("joint_position", output="trajectory", names=joint_names),
-        SimpleNamespace(positions=values[0], velocities=values[1], times_ns=times_ns),
-    )
+    message = TrajectoryMessage(group("joint_position", output="trajectory"))
+    message.fill(SimpleNamespace(positions=values[0], velocities=values[1], times_ns=times_ns))
+    short = SimpleNamespace(positions=-values[1, :4], velocities=-values[0, :4], times_ns=times_ns[:3] + 1)
     points = [
         JointTrajectoryPoint(
-            positions=values[0, k].tolist(),
-            velocities=values[1, k].tolist(),
-            time_from_start=duration_message(int(times_ns[k - 1])),
+            positions=(-values[1, k]).tolist(),
+            velocities=(-values[0, k]).tolist(),
+            time_from_start=duration_message(int(times_ns[k - 1]) + 1),
         )
-        for k in range(1, 8)
+        for k in range(1, 4)
     ]
-    message = JointTrajectory(joint_names=list(joint_names), points=points)
-    own = serialize_message(message)  # it may be longer, and hold anything in its gaps
-    assert len(written) <= len(own)
-    assert deserialize_message(written, JointTrajectory) == message
+    wanted = JointTrajectory(joint_names=names("joint_position"), points=points)
+    assert deserialize_message(serialize_message(message.fill(short)), JointTrajectory) == wanted
 
 
 def test_streamed_trajectory_is_one_point_due_with_the_next_command() -> None:
