@@ -273,6 +273,8 @@ class PolicyNode(LifecycleNode):
         """Stop the thread; False when a decision is still in flight afterwards."""
         if self.running is None:
             return True
+        with self._gate:
+            self._active = False  # from here on the end of the decision thread is no alarm
         # Ends the epoch first, which stops the robot (`_on_epoch`); only then it waits.
         stopped = self.running.thread.stop(STOP_TIMEOUT_S)
         self.running.guardian.stop()
@@ -280,8 +282,6 @@ class PolicyNode(LifecycleNode):
             self.get_logger().warning(
                 f"a decision is still in flight after {STOP_TIMEOUT_S:g} s; its result will be dropped"
             )
-        with self._gate:
-            self._active = False
         return stopped
 
     # ---- events ----
