@@ -95,8 +95,12 @@ class Channel:
 
     def left_s(self, now_ns: int) -> float:
         """Seconds until what is commanded is over, a stop included."""
+        return max(0.0, self.over_ns(now_ns) / NS_PER_S)
+
+    def over_ns(self, now_ns: int) -> int:
+        """ns until what is commanded is over; negative: since when it is; 0 when there is nothing."""
         end_ns = self.motion.end_ns
-        return 0.0 if end_ns is None else max(0.0, (end_ns - now_ns) / NS_PER_S)
+        return 0 if end_ns is None else end_ns - now_ns
 
     def lag(self, measured: np.ndarray | None, now_ns: int) -> dict[str, float]:
         """R39: joint → commanded minus measured; {} for what is no position of a joint."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from flashrt_ros.cartesian import StopAction
 from flashrt_ros.channels import Channel, Measured, Proposal
-from flashrt_ros.observation import NS_PER_S, Decision
+from flashrt_ros.chunk import steps_consumed
+from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.planned import Refused
 from flashrt_ros.safety import Safety
@@ -24,6 +25,8 @@ from flashrt_ros.trajectory import Trajectory
 
 EXPIRED = "expired"
 """`Accepted.reason` of a chunk of which every step was in the past."""
+OVERTAKEN = "the robot was stopped while it was decided"
+"""`Accepted.reason` of a chunk that was decided before the last stop."""
 STOPS: Final[dict[str, StopAction | None]] = {"hold": "hold", "decelerate": "decelerate", "none": None}
 STORM_SHARE = 0.5  # of the points of a chunk that limits changed
 
@@ -67,6 +70,8 @@ class Commands:
         self._measured, self._missing = measured, missing
         self._lock = threading.RLock()
         self._committed_ns: int | None = None  # of the chunk that the robot follows
+        self._moving_ns: int | None = None  # since when it moves without a pause
+        self._stop_ns: int | None = None  # when it was stopped last
         self._stopped = True
         self._at_rest = True  # whether the last command of a stop was sent
         self._yielded = False  # whether commands were withheld, so that somebody else may move the robot
@@ -92,7 +97,7 @@ class Commands:
         for channel in self.channels:
             channel.motion.reset()
         self._send.forget()
-        self._committed_ns, self._stopped, self._at_rest = None, True, True
+        self._committed_ns, self._moving_ns, self._stopped, self._at_rest = None, None, True, True
         self._yielded, self.refusal = False, ""
 
     # ---- a chunk ----
@@ -100,25 +105,42 @@ class Commands:
     def accept(self, decision: Decision, consumed: int, now_ns: int) -> Accepted:
         """Plan the chunk of a decision, of which `consumed` rows are past, and send what is to be sent.
 
-        All groups or none.
+        All groups or none. Nothing of a decision that began before the robot was stopped.
         """
         with self._lock:
             observed = self._look(decision)
             closed = self.safety.closed(now_ns)
-            if closed:
+            if not closed:
+                consumed = min(consumed, self._consumed(decision, now_ns))
+            else:
                 self._stop(closed, now_ns)
                 self._yielded = True
+            if self._is_overtaken(decision):
+                return Accepted(False, OVERTAKEN, consumed=consumed)
             self._take_over(now_ns)
             if closed and not self._config.shadow:
-                return Accepted(False, closed)
+                return Accepted(False, closed, consumed=consumed)
             plans = self._plan(decision.actions, consumed, now_ns, observed)
             if isinstance(plans, Refused):
-                return self._refuse(plans, now_ns)
+                return self._refuse(plans, consumed, now_ns)
             if not plans:
                 self.expired += 1
                 return Accepted(False, EXPIRED, consumed=consumed)
             self._commit(plans, now_ns, send=not closed)
-            return Accepted(not closed, closed)
+            return Accepted(not closed, closed, consumed=consumed)
+
+    def _is_overtaken(self, decision: Decision) -> bool:
+        """Whether the robot was stopped for a reason that this decision cannot know of."""
+        return self._stop_ns is not None and decision.started_ns <= self._stop_ns
+
+    def _consumed(self, decision: Decision, now_ns: int) -> int:
+        """Steps of motion since the observation (R29): a robot that stood has consumed nothing."""
+        if self._stopped or self._moving_ns is None or not self.channels:
+            return 0
+        observed_ns = decision.started_ns - round(decision.age_ms * NS_PER_MS)
+        end_ns = now_ns + min(0, max(channel.over_ns(now_ns) for channel in self.channels))
+        moved_s = (end_ns - max(observed_ns, self._moving_ns)) / NS_PER_S
+        return steps_consumed(moved_s, self._config.action_rate_hz, first=False)
 
     def _look(self, decision: Decision) -> list[np.ndarray | None]:
         """Where the robot was measured, for each channel; notes how far it is from what was commanded (R39).
@@ -155,7 +177,7 @@ class Commands:
             plans.append((channel, proposal))
         return plans
 
-    def _refuse(self, refused: Refused, now_ns: int) -> Accepted:
+    def _refuse(self, refused: Refused, consumed: int, now_ns: int) -> Accepted:
         self.refused += 1
         self.refusal = refused.reason
         if refused.kind != "no_state":  # nobody knows where the robot is: no fault of the policy
@@ -163,11 +185,12 @@ class Commands:
         latched = self.safety.closed(now_ns)
         if latched:
             self._stop(latched, now_ns)
-        return Accepted(False, refused.reason, fault=True)
+        return Accepted(False, refused.reason, fault=True, consumed=consumed)
 
     def _commit(self, plans: list[tuple[Channel, Proposal]], now_ns: int, send: bool) -> None:
         points = clipped = 0
         names: set[str] = set()
+        rested = self._left_s(now_ns) <= 0.0
         for channel, proposal in plans:
             channel.commit(proposal)
             if send and not channel.streamed and proposal.trajectory is not None:
@@ -177,6 +200,8 @@ class Commands:
             names.update(proposal.names)
         self.clipped += clipped
         self.refusal = ""
+        if self._stopped or self._moving_ns is None or rested:
+            self._moving_ns = now_ns
         self._committed_ns, self._stopped, self._at_rest = now_ns, not send, not send
         if send:
             self.safety.accepted(clipped >= STORM_SHARE * points > 0, ", ".join(sorted(names)))
@@ -218,7 +243,7 @@ class Commands:
     def _stop(self, reason: str, now_ns: int) -> str:
         if self._stopped:
             return ""
-        self._stopped = True
+        self._stopped, self._stop_ns = True, now_ns
         if self._left_s(now_ns) <= 0.0:  # the chunk had ended: a controller holds its last point by itself
             for channel in self.channels:
                 self._send_moment(channel, now_ns)

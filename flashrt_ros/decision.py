@@ -303,7 +303,8 @@ class DecisionThread:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.missed = 0
-        """Deadlines that passed while a decision was still running, for the timer."""
+        """Deadlines that passed while a decision was still running, for the timer; for the camera, images that
+        were replaced before a decision began."""
 
     @property
     def running(self) -> bool:
@@ -321,6 +322,7 @@ class DecisionThread:
 
     def trigger(self) -> None:
         """The trigger camera has a new image."""
+        self.missed += self._image.is_set()  # the one before waits still: it will not be decided on
         self._triggered_ns = time.monotonic_ns()
         self._image.set()
         time.sleep(HANDOVER_S)

@@ -128,17 +128,38 @@ def _as_bytes(data: Any) -> np.ndarray:
 
 
 def _decode(message: Any, camera: CameraConfig, row: Coded, rows: int, step: int) -> RawImage:
-    bridge = _cv_bridge()
-    if bridge is not None:
-        return _from_bgr(bridge.imgmsg_to_cv2(message, "bgr8"), camera)
     width = int(message.width)
     pixels = _packed_rows(_as_bytes(message.data), rows, step, width * row.channels)
-    return _from_bgr(_rosbags_decode(message.encoding, rows, width, pixels), camera)
+    bridge = _cv_bridge()
+    try:
+        if bridge is not None and row.rows == 1.0:  # of planes below each other it knows nothing
+            return _from_bgr(_bridge_decode(bridge, message.encoding, rows, width, pixels), camera)
+        return _from_bgr(_rosbags_decode(message.encoding, rows, width, pixels), camera)
+    except Exception as error:  # whatever a decoder says of one frame, it is that frame
+        raise MalformedImage(
+            f"camera '{camera.name}' on {camera.topic}: a {width}x{message.height} image with encoding "
+            f"{message.encoding} cannot be decoded: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _packed_rows(data: np.ndarray, rows: int, step: int, packed: int) -> np.ndarray:
     """R1: `rows` rows of `step` bytes → uint8 [rows, packed] without the padding."""
     return np.ascontiguousarray(data[: rows * step].reshape(rows, step)[:, :packed])
+
+
+def _bridge_decode(bridge: Any, encoding: str, rows: int, width: int, pixels: np.ndarray) -> np.ndarray:
+    """cv_bridge takes the shape from `step`, and not every release of it works with a step of 0 or swapped
+    bytes: it is given packed rows."""
+    message = SimpleNamespace(
+        encoding=encoding,
+        height=rows,
+        width=width,
+        step=pixels.shape[1],
+        is_bigendian=0,
+        data=pixels.tobytes(),
+    )
+    bgr: np.ndarray = bridge.imgmsg_to_cv2(message, "bgr8")
+    return bgr
 
 
 def _rosbags_decode(encoding: str, rows: int, width: int, pixels: np.ndarray) -> np.ndarray:

@@ -145,8 +145,10 @@ class Ingest:
             return _not_ready(reasons) if reasons else self._observation(now_ns)
 
     def stale(self, now_ns: int) -> NotReady | None:
-        """Why a decision could not be made now, from ages alone: nothing is converted or counted."""
+        """Why a decision could not be made now, of all that needs no pixel but those of a frozen camera."""
         with self._lock:
+            for camera in self._cameras.values():
+                camera.look()
             reasons = self._reasons(now_ns, converted=False)
         return _not_ready(reasons) if reasons else None
 

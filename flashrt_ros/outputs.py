@@ -140,7 +140,8 @@ class Outputs:
             decision_rate_hz=rate_hz,
             missed_deadlines=missed,
         )
-        self._chunks.publish(action_chunk(chunk_fields(decision, consumed, config.action_rate_hz, account)))
+        fields = chunk_fields(decision, accepted.consumed, config.action_rate_hz, account)
+        self._chunks.publish(action_chunk(fields))
         done_ns = time.monotonic_ns()
         self._publish_ms = (done_ns - sent_ns) / NS_PER_MS
         overhead_ms = (done_ns - decision.started_ns) / NS_PER_MS - decision.policy_ms

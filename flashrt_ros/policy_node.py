@@ -28,7 +28,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.signals import SignalHandlerOptions
 
 from flashrt_ros.channels import open_channels
-from flashrt_ros.commands import EXPIRED, Accepted, Commands
+from flashrt_ros.commands import EXPIRED, OVERTAKEN, Accepted, Commands
 from flashrt_ros.decision import Decider, DecisionThread, Pacing
 from flashrt_ros.diagnostics import Heartbeat
 from flashrt_ros.guardian import Guardian
@@ -368,6 +368,10 @@ class PolicyNode(LifecycleNode):
         running = self.running
         if running is None:
             return
+        stale = self._stale_since(running, decision)
+        if stale is not None:
+            self._on_skip(stale)
+            return
         rate_hz = running.decider.rate.hz(time.monotonic_ns())
         accepted = running.outputs.publish(decision, running.commands, rate_hz, running.thread.missed)
         if not accepted.sent:
@@ -376,6 +380,14 @@ class PolicyNode(LifecycleNode):
         text = self.health.reason_to_tell(None)
         if text is not None:
             self.get_logger().info(text)
+
+    def _stale_since(self, running: Running, decision: Decision) -> NotReady | None:
+        """What became of the input while a slow policy thought: an arm must not set out towards what it saw
+        seconds ago if it sees nothing now."""
+        if time.monotonic_ns() - decision.started_ns < WATCH_NS:
+            return None
+        running.inputs.pull()
+        return running.ingest.stale(self._now_ns())
 
     def _not_sent(self, running: Running, decision: Decision, accepted: Accepted) -> None:
         if accepted.fault:
@@ -388,7 +400,7 @@ class PolicyNode(LifecycleNode):
                 f"{rate_hz:g}, were in the past when it was ready ({accepted.consumed} had passed since its "
                 "observation); expired_chunks in /diagnostics counts such chunks"
             )
-        if accepted.reason != self._closed_told and accepted.reason != EXPIRED:
+        if accepted.reason not in (self._closed_told, EXPIRED, OVERTAKEN):
             self._closed_told = accepted.reason
             self.get_logger().warning(f"chunks go out, commands do not: {accepted.reason}")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.channels import Channel, open_channels
-from flashrt_ros.commands import EXPIRED, Commands
+from flashrt_ros.commands import EXPIRED, OVERTAKEN, Commands
 from flashrt_ros.observation import Decision, Observation
 from flashrt_ros.parameters import ConfigError, NodeConfig
 from flashrt_ros.safety import Safety
@@ -110,9 +111,36 @@ def test_a_chunk_goes_out_as_one_trajectory_from_where_the_robot_is() -> None:
 def test_R36_expired_chunks_are_counted_and_not_sent() -> None:
     """A motion whose time is over must not begin."""
     bench = Bench()
-    outcome = bench.accept([0.3, 0.0], consumed=HORIZON)
+    bench.accept([0.3, 0.0])
+    slow = replace(bench.decision([0.3, 0.0], 10 * MS), age_ms=20.0)
+    outcome = bench.commands.accept(slow, 30, 3 * S)
     assert (outcome.sent, outcome.reason, outcome.consumed) == (False, EXPIRED, HORIZON)
-    assert (bench.wire.trajectories, bench.commands.expired) == ([], 1)
+    assert (len(bench.wire.trajectories), bench.commands.expired) == (1, 1)
+
+
+def test_R29_a_robot_that_stood_has_consumed_nothing() -> None:
+    """Steps are skipped for motion, not for time: after a stop a chunk must begin at its beginning."""
+    bench = Bench()
+    assert bench.accept([0.1, 0.0], consumed=7).consumed == 0
+    moving = replace(bench.decision([0.1, 0.0], 100 * MS), age_ms=50.0)
+    assert bench.commands.accept(moving, 4, 500 * MS).consumed == 4, "since 50 ms"
+    bench.commands.stop("camera 'top' stopped", 600 * MS)
+    stood = replace(bench.decision([0.1, 0.0], 700 * MS), age_ms=50.0)
+    assert bench.commands.accept(stood, 8, 1500 * MS).consumed == 0
+    late = replace(bench.decision([0.1, 0.0], 2 * S), age_ms=0.0)
+    outcome = bench.commands.accept(late, 30, 5 * S)
+    assert outcome.consumed == 5, "of the 1 s that the chunk lasts, 0.5 s came after the observation"
+
+
+def test_R44_what_was_decided_before_a_stop_is_not_sent_after_it() -> None:
+    """The guardian stops the arm because its camera went dark; the decision that was under way saw it lit."""
+    bench = Bench()
+    bench.accept([0.3, 0.0])
+    decision = bench.decision([0.3, 0.0], 100 * MS)
+    bench.commands.stop("camera 'top' stopped", 300 * MS)
+    outcome = bench.commands.accept(decision, 0, 900 * MS)
+    assert (outcome.sent, outcome.fault, outcome.reason) == (False, False, OVERTAKEN)
+    assert bench.accept([0.3, 0.0], S).sent
 
 
 def test_R40_stop_is_sent_at_once_and_once() -> None:
