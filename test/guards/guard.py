@@ -24,7 +24,8 @@ OURS = ("flashrt_ros", "flashrt_kernels", "test")
 class Guard:
     """`test` (a pytest id) must fail while `target` ("module:name" or "module:Class.name") is off.
 
-    `off` gets what is there and returns what stands there instead; `returns`, `gives`, `value` and `edited` make one.
+    `off` gets what is there and returns what stands there instead; `returns`, `gives`, `value` and `edited`
+    make one.
     A test that is named without its parameters must fail for all of them.
     """
 
@@ -76,7 +77,7 @@ def edited(*edits: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def switched_off(guard: Guard) -> Iterator[None]:
-    """The guard is off in the whole process, also where its function was imported by name or is in a table."""
+    """The guard is off in the whole process, also where functions were imported by name or put in tables."""
     module_name, _, path = guard.target.partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module_name)
