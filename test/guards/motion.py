@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,16 @@ def unlimited(real: Any) -> Any:
 def at_rest(real: Any) -> Any:
     """`knot_velocities` that stands at every knot."""
     return lambda positions, dt, v0, end: 0.0 * positions
+
+
+def stop_and_go(real: Any) -> Any:
+    """`JointMotion._limit` that stands at every knot."""
+
+    def limit(*arguments: Any) -> Any:
+        limited = real(*arguments)
+        return replace(limited, velocities=0.0 * limited.velocities)
+
+    return limit
 
 
 def from_measured(real: Any) -> Any:
@@ -100,8 +111,8 @@ MOTIONS = (
     Guard(
         "R37",
         MOTION + "R37_R38_a_long_way_is_one_smooth_motion_to_a_rest",
-        "flashrt_ros.limits:knot_velocities",
-        at_rest,
+        JOINT_MOTION + "_limit",
+        stop_and_go,
     ),
     Guard(
         "R37",

@@ -131,7 +131,7 @@ class Scene(Cell):
         """Waits until the robot was told to stop and stands where it was told so."""
         wait_for("a stop", lambda: self.running.commands.stops > 0)
         wait_for("the stop action", self.listener.was_told_to_stop)
-        wait_for("the end of the motion", lambda: not self.is_moving())
+        wait_for("the end of the motion", lambda: not self.listener.commanded()[1].any())
         first, _ = self.listener.commanded()
         time.sleep(0.2)
         second, speed = self.listener.commanded()
@@ -225,7 +225,8 @@ def test_R37_R38_a_long_way_is_one_smooth_motion_to_a_rest() -> None:
 
 def test_R30_seam_is_blended_out() -> None:
     """A new chunk that begins elsewhere is approached over `blend_steps`, not at once."""
-    with scene_of(blend_steps=10, decision_rate=0.5, trigger="timer") as scene:
+    fast = {f"joint.{name}.max_velocity": 100.0 for name in JOINTS}
+    with scene_of(blend_steps=10, decision_rate=0.5, trigger="timer", **fast) as scene:
         wait_for("a trajectory", lambda: scene.listener.messages)
         message = scene.listener.messages[0][1]
         first, tenth = message.points[0].positions[0], message.points[9].positions[0]
