@@ -70,7 +70,7 @@ def test_R17_robot_outside_of_training_waits_with_the_numbers() -> None:
         policy.state_stats = {"q01": np.full(5, -1.0), "q99": np.full(5, 1.0)}
         return policy
 
-    with NodeThread(load, one_camera()), Robot() as robot:
+    with NodeThread(load, one_camera(pose_check=True)), Robot() as robot:
         robot.make_joints = lambda: joint_state(positions={"elbow": 57.3})
         robot.bring_up()
         text = reason(robot, "decisions", "elbow: 57.3, trained from -1 to 1 (q01–q99)")
