@@ -309,6 +309,7 @@ def test_R42_bad_chunks_stop_the_robot_and_latch() -> None:
         scene.mover.fault = poison
         scene.stops()
         assert "NaN" in scene.reason()
+        assert "in a row" not in scene.reason(), "only the latch stopped it"
         wait_for("the latch", lambda: "4 chunks in a row" in robot.status("motion").message)
         assert robot.status("motion").level == b"\x02"
         scene.mover.fault = lambda actions: None
