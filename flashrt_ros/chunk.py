@@ -26,7 +26,7 @@ def steps_consumed(age_s: float, rate_hz: float, first: bool) -> int:
     """Rows of the chunk that lie in the past: whole steps of 1/rate_hz within `age_s` since the observation.
 
     0 for the first chunk after a flush: the robot stood still while it was computed, nothing was executed.
-    May exceed the horizon; `trajectory_points` is empty then.
+    May exceed the horizon: the whole chunk is past then.
     """
     return 0 if first else max(0, math.floor(age_s * rate_hz + _ROUNDING))
 

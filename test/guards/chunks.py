@@ -23,9 +23,9 @@ def any_noise(real: Any) -> Any:
 def holding_the_lock(real: Any) -> Any:
     """`Decider._decide` that nobody can speak to while it computes."""
 
-    def decide(self: Any, now_ns: int) -> Any:
+    def decide(self: Any, *times: Any) -> Any:
         with self._lock:
-            return real(self, now_ns)
+            return real(self, *times)
 
     return decide
 
@@ -59,7 +59,7 @@ CHUNKS = (
         "R28",
         ROWS + "R28_the_next_chunk_is_computed_while_the_last_is_executed",
         "flashrt_ros.decision:DecisionThread._run_timer",
-        edited("self._step(stop)", "self._step(stop)\n        stop.wait(0.4)"),
+        edited("self._step(stop, deadline_ns)", "self._step(stop, deadline_ns)\n        stop.wait(0.4)"),
     ),
     Guard(
         "R28",
@@ -154,7 +154,7 @@ CHUNKS = (
     Guard(
         "R33",
         ROS + "decision.py::test_R33_R43_new_instruction_begins_an_epoch",
-        "flashrt_ros.decision:Decider.set_instruction",
+        "flashrt_ros.decision:Decider._change_instruction",
         edited("self.epoch += 1", "pass"),
     ),
     Guard(
@@ -196,14 +196,14 @@ CHUNKS = (
     Guard(
         "R36",
         FAULTS + "R36_trajectory_that_is_entirely_past_is_not_published",
-        "flashrt_ros.chunk:trajectory_points",
-        edited("actions[consumed:]", "actions[min(consumed, 3) :]"),
+        "flashrt_ros.motion:JointMotion._due",
+        edited("targets[consumed:]", "targets[-1:]"),
     ),
     Guard(
         "R36",
-        ROS + "chunk.py::test_R36_a_trajectory_in_the_past_is_nothing",
-        "flashrt_ros.chunk:trajectory_points",
-        edited("actions[consumed:]", "actions[min(consumed, 3) :]"),
+        ROS + "commands.py::test_R36_expired_chunks_are_counted_and_not_sent",
+        "flashrt_ros.motion:JointMotion._due",
+        edited("targets[consumed:]", "targets[-1:]"),
     ),
     Guard(
         "R42",
@@ -250,13 +250,13 @@ CHUNKS = (
     Guard(
         "R43",
         ROS + "decision.py::test_R33_R43_new_instruction_begins_an_epoch",
-        "flashrt_ros.decision:Decider.set_instruction",
-        edited("self._instruction = text", "pass"),
+        "flashrt_ros.decision:Decider._change_instruction",
+        edited("self._instruction, self._pending = self._pending, None", "self._pending = None"),
     ),
     Guard(
         "R44",
         ROWS + "R43_R44_R50_a_result_for_the_old_task_is_dropped",
-        "flashrt_ros.decision:Decider.set_instruction",
+        "flashrt_ros.decision:Decider._change_instruction",
         edited("self.epoch += 1", "pass"),
     ),
     Guard(

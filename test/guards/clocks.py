@@ -175,7 +175,7 @@ CLOCKS = (
     Guard(
         "R27",
         ROS + "ingest.py::test_R15_R27_reasons_name_what_is_missing",
-        "flashrt_ros.ingest:_Camera.reasons",
+        "flashrt_ros.camera_input:CameraInput.reasons",
         returns([]),
     ),
     Guard(

@@ -24,7 +24,8 @@ OURS = ("flashrt_ros", "flashrt_kernels", "test")
 class Guard:
     """`test` (a pytest id) must fail while `target` ("module:name" or "module:Class.name") is off.
 
-    `off` gets what is there and returns what stands there instead; `returns`, `value` and `edited` make one.
+    `off` gets what is there and returns what stands there instead; `returns`, `gives`, `value` and `edited`
+    make one.
     A test that is named without its parameters must fail for all of them.
     """
 
@@ -41,6 +42,11 @@ class Guard:
 def returns(answer: Any) -> Callable[[Any], Any]:
     """A function that does nothing and returns `answer`."""
     return lambda real: lambda *arguments, **options: answer
+
+
+def gives(position: int) -> Callable[[Any], Any]:
+    """A function that does nothing and returns one of its arguments."""
+    return lambda real: lambda *arguments, **options: arguments[position]
 
 
 def value(replacement: Any) -> Callable[[Any], Any]:
@@ -71,7 +77,7 @@ def edited(*edits: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def switched_off(guard: Guard) -> Iterator[None]:
-    """The guard is off in the whole process, also where its function was imported by name."""
+    """The guard is off in the whole process, also where functions were imported by name or put in tables."""
     module_name, _, path = guard.target.partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module_name)
@@ -84,6 +90,10 @@ def switched_off(guard: Guard) -> Iterator[None]:
         stack.enter_context(patch.object(owner, name, type(real)(replacement) if static else replacement))
         if not owners and callable(real):
             for module in [module for key, module in sys.modules.items() if key.startswith(OURS)]:
-                for key in [key for key, found in vars(module).items() if found is real]:
-                    stack.enter_context(patch.object(module, key, replacement))
+                for key, found in list(vars(module).items()):
+                    if found is real:
+                        stack.enter_context(patch.object(module, key, replacement))
+                    elif isinstance(found, dict) and any(entry is real for entry in found.values()):
+                        rows = {name: replacement for name, entry in found.items() if entry is real}
+                        stack.enter_context(patch.dict(found, rows))
         yield

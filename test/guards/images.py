@@ -42,7 +42,7 @@ IMAGES = (
     Guard(
         "R1",
         ROS + "encodings.py::test_R1_padded_rows_of_a_coded_encoding",
-        "flashrt_ros.encodings:_decode",
+        "flashrt_ros.encodings:_packed_rows",
         edited(".reshape(rows, step)[:, :packed]", "[: rows * packed].reshape(rows, packed)"),
     ),
     Guard(
@@ -247,7 +247,7 @@ IMAGES = (
     Guard(
         "R8",
         OWN + "R8_R10_slow_camera_does_not_slow_the_node_and_its_images_are_read_once",
-        "flashrt_ros.ingest:_Camera.reasons",
+        "flashrt_ros.camera_input:CameraInput.reasons",
         edited(
             "if sample is None and self.received",
             "if sample is not None and sample.used:\n"

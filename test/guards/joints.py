@@ -10,7 +10,7 @@ JOINTS = (
     Guard(
         "R11",
         ROWS + "R11_efforts_of_another_length_are_ignored",
-        "flashrt_ros.joints:JointTracker.put",
+        "flashrt_ros.joints:JointTracker.read",
         edited(
             "layout = self._layout(message)",
             "layout = self._layout(message)\n    message.effort and message.effort[len(message.name) - 1]",
@@ -21,7 +21,7 @@ JOINTS = (
         ROWS + "R11_efforts_of_another_length_are_ignored",
         "flashrt_ros.joints:JointTracker._layout",
         edited(
-            "count = len(message.position)",
+            "count = len(getattr(message, self._field))",
             "message.position = message.position or [0.0] * len(names)\n    count = len(message.position)",
         ),
     ),
@@ -30,7 +30,7 @@ JOINTS = (
         ROS + "joints.py::test_R11_messages_without_positions_are_legal_and_ignored",
         "flashrt_ros.joints:JointTracker._layout",
         edited(
-            "count = len(message.position)",
+            "count = len(getattr(message, self._field))",
             "message.position = [0.0] * len(names)\n    count = len(message.position)",
         ),
     ),
@@ -60,20 +60,20 @@ JOINTS = (
     Guard(
         "R13",
         ROWS + "R13_two_drivers_each_send_a_part",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("self._stamps_ns[layout.target]", "self.clear()\n    self._stamps_ns[layout.target]"),
+        "flashrt_ros.joints:JointTracker.keep",
+        edited("self._times[:, layout.target]", "self.clear()\n    self._times[:, layout.target]"),
     ),
     Guard(
         "R13",
         ROWS + "R13_two_drivers_each_send_a_part",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("self._stamps_ns[layout.target]", "self._stamps_ns[:]"),
+        "flashrt_ros.joints:JointTracker.keep",
+        edited("self._times[:, layout.target]", "self._times[:]"),
     ),
     Guard(
         "R13",
         ROS + "joints.py::test_R13_several_publishers_are_merged_with_an_age_per_joint",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("self._stamps_ns[layout.target]", "self._stamps_ns[:]"),
+        "flashrt_ros.joints:JointTracker.keep",
+        edited("self._times[:, layout.target]", "self._times[:]"),
     ),
     Guard(
         "R14",
@@ -84,8 +84,8 @@ JOINTS = (
     Guard(
         "R14",
         OWN + "R14_start_log_and_outputs_name_the_joints",
-        "flashrt_ros.messages:joint_trajectory",
-        edited("message.joint_names = list(names)", "pass"),
+        "flashrt_ros.command_messages:joint_trajectory_of",
+        edited("joint_names=list(group.names), ", ""),
     ),
     Guard(
         "R14",
@@ -129,20 +129,20 @@ JOINTS = (
     Guard(
         "R16",
         ROWS + "R16_non_finite_joints_never_reach_the_policy",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("not finite.all()", "False"),
+        "flashrt_ros.joints:JointTracker._require_finite",
+        returns(None),
     ),
     Guard(
         "R16",
         INPUTS + "R16_non_finite_joints_are_dropped",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("not finite.all()", "False"),
+        "flashrt_ros.joints:JointTracker._require_finite",
+        returns(None),
     ),
     Guard(
         "R16",
         ROS + "joints.py::test_R16_not_finite_in_a_used_field_drops_the_message",
-        "flashrt_ros.joints:JointTracker.put",
-        edited("not finite.all()", "False"),
+        "flashrt_ros.joints:JointTracker._require_finite",
+        returns(None),
     ),
     Guard(
         "R17",
@@ -171,7 +171,7 @@ JOINTS = (
     Guard(
         "R11",
         ROS + "joints.py::test_R11_only_positions_are_read",
-        "flashrt_ros.joints:JointTracker.put",
+        "flashrt_ros.joints:JointTracker.read",
         edited(
             "if layout is None or", "if len(message.effort) != len(message.position) or layout is None or"
         ),

@@ -17,8 +17,23 @@ from test.guards.guard import Guard
 from test.guards.images import IMAGES
 from test.guards.joints import JOINTS
 from test.guards.lifecycle import LIFECYCLE
+from test.guards.motion import MOTIONS
+from test.guards.node import NODE_GUARDS
+from test.guards.sources import SOURCE_GUARDS
+from test.guards.spaces import SPACES
 
-GUARDS: Final[tuple[Guard, ...]] = (*IMAGES, *JOINTS, *CLOCKS, *CHUNKS, *LIFECYCLE, *CHECKPOINTS)
+GUARDS: Final[tuple[Guard, ...]] = (
+    *IMAGES,
+    *JOINTS,
+    *SOURCE_GUARDS,
+    *CLOCKS,
+    *CHUNKS,
+    *MOTIONS,
+    *SPACES,
+    *NODE_GUARDS,
+    *LIFECYCLE,
+    *CHECKPOINTS,
+)
 
 UNGUARDED: Final[dict[str, str]] = {}
 """Rows whose tests have no guard that could be switched off → why."""

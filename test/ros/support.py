@@ -41,7 +41,7 @@ JOINTS = ("pan", "lift", "elbow", "wrist", "gripper")
 CAMERAS = ("top", "wrist", "extra")
 START_S = 30.0  # a cold start of rclpy and torch on a busy machine
 SOON_S = 10.0
-RUN_MODULE: Sequence[str] = ("-m",)  # how a process of the node is started; test/guard_off.py has another way
+RUN_MODULE: Sequence[str] = ("-m",)  # how a process of the node is started; test/guards has another way
 
 
 def wait_for(what: str, condition: Callable[[], Any], timeout_s: float | None = None) -> Any:

@@ -186,7 +186,7 @@ def test_a_robot_that_stands_is_not_stopped() -> None:
     assert len(bench.wire.trajectories) == 1
 
 
-def test_enable_that_goes_away_stops_within_a_tick() -> None:
+def test_R40_enable_that_goes_away_stops_within_a_tick() -> None:
     """The deadman: whoever lets go must see the arm stop, not end its chunk."""
     bench = Bench(require_enable=True)
     bench.safety.enable(True, 0)
@@ -204,7 +204,7 @@ def test_enable_that_goes_away_stops_within_a_tick() -> None:
     assert bench.wire.trajectories[-1][1].positions[0].tolist() == [-0.2, 0.1], "somebody moved it meanwhile"
 
 
-def test_a_chunk_while_closed_stops_a_robot_that_still_moves() -> None:
+def test_R40_a_chunk_while_closed_stops_a_robot_that_still_moves() -> None:
     """Between two ticks the deadman may be released: the chunk that comes then must not be what hides it."""
     bench = Bench(require_enable=True)
     bench.safety.enable(True, 0)
@@ -215,7 +215,7 @@ def test_a_chunk_while_closed_stops_a_robot_that_still_moves() -> None:
 
 
 @pytest.mark.parametrize("mode", ["dry_run", "shadow"])
-def test_dry_run_and_shadow_send_nothing(mode: str) -> None:
+def test_R45_dry_run_and_shadow_send_nothing(mode: str) -> None:
     """Looking at a policy on a robot that somebody else drives."""
     bench = Bench(**{mode: True}, execute="stream")
     assert not bench.accept([0.3, 0.0]).sent
@@ -309,7 +309,7 @@ def test_stream_plays_the_stop_to_its_end_and_is_silent_then() -> None:
     assert len(bench.wire.moments) == count
 
 
-def test_all_groups_or_none() -> None:
+def test_R45_all_groups_or_none() -> None:
     """An arm that moves while its gripper's half of the chunk was refused drops what it carries."""
     bench = Bench(
         joint_names=["a", "b"],

@@ -154,6 +154,8 @@ def test_R38_by_default_the_last_velocity_is_zero() -> None:
     for limits in (OFF, LIMITS):
         robot = Robot(motion(limits), start=np.array([0.0, 0.25, 0.01]))
         for size in (0.3, 5.0):  # within the limits, and far beyond
+            plan = planned(motion(limits).plan(waves(0.0, 9, size), 0, 0, robot.start))
+            assert plan.trajectory.velocities[-1].tolist() == [0.0] * 3
             robot.step(waves(0.0, 9, size), 0.0)  # accepted
             assert robot.controller.sample(9 * DT - 1e-9)[1] == pytest.approx([0.0] * 3, abs=1e-5)
 

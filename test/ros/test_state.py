@@ -199,6 +199,7 @@ def test_R24_skew_counts_groups() -> None:
             "1 velocities",
         ),
     ],
+    ids=["array-length", "array-nan", "pose-inf", "turn-nan", "turn-0", "joints-nan", "joints-length"],
 )
 def test_R16_unusable_messages_are_dropped_and_counted(
     source: str, message: Any, kind: str, words: str
