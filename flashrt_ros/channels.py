@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from flashrt_ros.motion import JointMotion, Planned
 from flashrt_ros.observation import NS_PER_S, Observation
 from flashrt_ros.parameters import ConfigError, NodeConfig
 from flashrt_ros.planned import Refused
+from flashrt_ros.robot_view import RobotView
 from flashrt_ros.spaces import absolute, check_limits, check_poses, columns, measured_pose
 from flashrt_ros.trajectory import EndVelocity, Trajectory
 from flashrt_ros.urdf import limits_from_urdf
@@ -81,13 +82,21 @@ class Channel:
         planned: Any = proposal.planned
         return self.motion.commit(planned)
 
-    def observed(
-        self, states: Sequence[StateGroup], observation: Observation, positions: Measured
-    ) -> np.ndarray | None:
+    def observed(self, states: Sequence[StateGroup], observation: Observation) -> np.ndarray | None:
         """Where the robot was at an observation: positions [J] of joints, or the pose [7] in its state."""
         if self.joints:
-            return positions(self.joints, observation.now_ns)
+            known = observation.positions
+            return np.array([known[name] for name in self.joints]) if set(self.joints) <= set(known) else None
         return measured_pose(self.group, states, observation.state) if self.group.output == "pose" else None
+
+    def measured(self, states: Sequence[StateGroup], robot: RobotView) -> np.ndarray | None:
+        """Where the robot is now, as `observed`."""
+        if self.joints:
+            return robot.positions(self.joints)
+        if self.group.output != "pose":
+            return None
+        state = robot.state()
+        return None if state is None else measured_pose(self.group, states, state)
 
     def is_moving_nothing(self, now_ns: int) -> bool:
         """Whether nothing is commanded, so that a motion begins where the robot is measured."""
@@ -108,11 +117,6 @@ class Channel:
             return {}
         values = self.motion.lag(measured, now_ns)
         return {} if values is None else dict(zip(self.joints, values.tolist(), strict=True))
-
-
-Measured = Callable[[Sequence[str], int | None], np.ndarray | None]
-"""Names of joints and a time on the node's clock, ns (None: now, looking anew) → their measured positions [J]
-in the robot's units; None where one is unknown or old."""
 
 
 def open_channels(config: NodeConfig) -> tuple[Channel, ...]:
@@ -170,6 +174,11 @@ def joint_limits(
             joint = found[name] = _completed(by_name[name], described.get(name))
             if group.space in POSITIONS and None in (joint.min, joint.max, joint.max_velocity):
                 bare.append(name)
+            if config.limits and joint.max_velocity is not None and not joint.max_velocity > 0.0:
+                raise ConfigError(
+                    f"the highest velocity of joint '{name}' is {joint.max_velocity:g} (robot_description); "
+                    f"it must be above 0: write `joint.{name}.max_velocity`"
+                )
     if bare and config.limits:
         raise ConfigError(
             f"no limits for {', '.join(bare)}: write joint.<name>.min, .max and .max_velocity in the robot's "

@@ -15,11 +15,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from flashrt_ros.cartesian import StopAction
-from flashrt_ros.channels import Channel, Measured, Proposal
+from flashrt_ros.channels import Channel, Proposal
 from flashrt_ros.chunk import steps_consumed
 from flashrt_ros.observation import NS_PER_MS, NS_PER_S, Decision
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.planned import Refused
+from flashrt_ros.robot_view import RobotView
 from flashrt_ros.safety import Safety
 from flashrt_ros.trajectory import Trajectory
 
@@ -60,14 +61,12 @@ class Commands:
         safety: Safety,
         config: NodeConfig,
         send: Sender,
-        measured: Measured,
-        missing: Callable[[Sequence[str]], str],
+        robot: RobotView,
     ) -> None:
-        """`missing` says of which joints `measured` has no position, in words."""
         self.channels = tuple(channels)
         self.safety = safety
         self._config, self._send = config, send
-        self._measured, self._missing = measured, missing
+        self._robot = robot
         self._lock = threading.RLock()
         self._committed_ns: int | None = None  # of the chunk that the robot follows
         self._moving_ns: int | None = None  # since when it moves without a pause
@@ -148,7 +147,7 @@ class Commands:
         In shadow that is the distance between the policy and whoever drives.
         """
         states, observation = self._config.state_groups, decision.observation
-        observed = [channel.observed(states, observation, self._measured) for channel in self.channels]
+        observed = [channel.observed(states, observation) for channel in self.channels]
         lag: dict[str, float] = {}
         for channel, positions in zip(self.channels, observed, strict=True):
             lag |= channel.lag(positions, decision.started_ns)
@@ -157,7 +156,7 @@ class Commands:
 
     def _take_over(self, now_ns: int) -> None:
         """While no commands flowed somebody else may have moved the robot: begin where it is measured."""
-        if self._yielded and (self._config.shadow or self._left_s(now_ns) <= 0.0):
+        if self._yielded and self.is_settled() and (self._config.shadow or self._left_s(now_ns) <= 0.0):
             self._forget()
 
     def _plan(
@@ -166,11 +165,12 @@ class Commands:
         plans = []
         for channel, seen in zip(self.channels, observed, strict=True):
             # A slow policy's observation is old: a robot that somebody else may have moved is looked at anew.
-            anew = channel.joints and channel.is_moving_nothing(now_ns)
-            start = self._measured(channel.joints, None) if anew else seen
+            anew = channel.is_moving_nothing(now_ns)
+            start = channel.measured(self._config.state_groups, self._robot) if anew else seen
             proposal = channel.plan(actions, consumed, now_ns, seen, start)
             if isinstance(proposal, Refused):
-                hint = f": {self._missing(channel.joints)}" if proposal.kind == "no_state" else ""
+                unknown = proposal.kind == "no_state" and channel.joints
+                hint = f": {self._robot.missing(channel.joints)}" if unknown else ""
                 return Refused(proposal.kind, f"group '{channel.group.name}': {proposal.reason}{hint}")
             if proposal is None:
                 return []
@@ -188,23 +188,26 @@ class Commands:
         return Accepted(False, refused.reason, fault=True, consumed=consumed)
 
     def _commit(self, plans: list[tuple[Channel, Proposal]], now_ns: int, send: bool) -> None:
-        points = clipped = 0
-        names: set[str] = set()
-        rested = self._left_s(now_ns) <= 0.0
+        if self._stopped or self._moving_ns is None or self._left_s(now_ns) <= 0.0:
+            self._moving_ns = now_ns
+        # Before anything is sent: should a sender fail, what went out before it is stopped.
+        self._committed_ns, self._stopped, self._at_rest, self.refusal = now_ns, not send, not send, ""
         for channel, proposal in plans:
             channel.commit(proposal)
+        for channel, proposal in plans:
             if send and not channel.streamed and proposal.trajectory is not None:
-                self._send.trajectory(channel, proposal.trajectory)
-            points += proposal.points
-            clipped += proposal.clipped
-            names.update(proposal.names)
+                self._send_trajectory(channel, proposal.trajectory)
+        points = sum(proposal.points for _, proposal in plans)
+        clipped = sum(proposal.clipped for _, proposal in plans)
+        names = {name for _, proposal in plans for name in proposal.names}
         self.clipped += clipped
-        self.refusal = ""
-        if self._stopped or self._moving_ns is None or rested:
-            self._moving_ns = now_ns
-        self._committed_ns, self._stopped, self._at_rest = now_ns, not send, not send
         if send:
             self.safety.accepted(clipped >= STORM_SHARE * points > 0, ", ".join(sorted(names)))
+
+    def _send_trajectory(self, channel: Channel, trajectory: Trajectory) -> None:
+        """The last look at what leaves: not finite is a defect of ours, and not sent."""
+        _require_finite(channel, trajectory.positions, trajectory.velocities)
+        self._send.trajectory(channel, trajectory)
 
     # ---- every moment ----
 
@@ -221,13 +224,13 @@ class Commands:
                 return told
             # Asked before: what is sent now is then the end of the stop, a velocity of 0 among others.
             self._at_rest = self._stopped and self._left_s(now_ns) <= 0.0
-            for channel in self.channels:
-                self._send_moment(channel, now_ns)
+            self._for_all(self._send_moment, now_ns)
             return told
 
     def _send_moment(self, channel: Channel, now_ns: int) -> None:
         commanded = channel.motion.commanded(now_ns) if channel.streamed else None
         if commanded is not None:
+            _require_finite(channel, *commanded)
             self._send.moment(channel, *commanded)
 
     def _left_s(self, now_ns: int) -> float:
@@ -245,23 +248,33 @@ class Commands:
             return ""
         self._stopped, self._stop_ns = True, now_ns
         if self._left_s(now_ns) <= 0.0:  # the chunk had ended: a controller holds its last point by itself
-            for channel in self.channels:
-                self._send_moment(channel, now_ns)
+            self._for_all(self._send_moment, now_ns)
             return ""
         self.stops += 1
         self.last_stop = reason
-        for channel in self.channels:
-            self._stop_channel(channel, now_ns)
+        self._for_all(self._stop_channel, now_ns)
         return reason
+
+    def _for_all(self, do: Callable[[Channel, int], None], now_ns: int) -> None:
+        """Each channel, also behind one that fails; the first failure is raised then."""
+        errors = []
+        for channel in self.channels:
+            try:
+                do(channel, now_ns)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _stop_channel(self, channel: Channel, now_ns: int) -> None:
         action = STOPS[self._config.stop_action]
         if action is None:
             channel.motion.reset()
+            self._send_moment(channel, now_ns)  # a velocity is 0 then; of positions nothing is commanded
             return
         stopped = channel.motion.stop(now_ns, action, self._config.stop_time)
         if isinstance(stopped, Trajectory) and not channel.streamed:
-            self._send.trajectory(channel, stopped)
+            self._send_trajectory(channel, stopped)
         else:
             self._send_moment(channel, now_ns)
 
@@ -292,3 +305,8 @@ class Commands:
     def lag(self) -> dict[str, float]:
         """Joint → commanded minus measured position in the robot's units, at the newest observation."""
         return self._lag
+
+
+def _require_finite(channel: Channel, *numbers: np.ndarray) -> None:
+    if not all(np.isfinite(values).all() for values in numbers):
+        raise FloatingPointError(f"a command of group '{channel.group.name}' is not finite; it was not sent")

@@ -202,6 +202,7 @@ class Decider:
         if not is_finite(actions):
             return Rejected(self._not_finite(actions), "non_finite")
         with self._lock:
+            self._notice_clock_jump()  # of another thread's look at the sources
             if epoch != self.epoch:
                 return Rejected(f"its epoch {epoch} ended while it was computed", "old_epoch")
             first, self._first = self._first, False
@@ -238,6 +239,7 @@ class Decider:
     def publish(self, decision: Decision, send: Callable[[Decision], None]) -> bool:
         """Call `send` unless the decision's epoch is over: after `flush` returned, nothing older is sent."""
         with self._lock:
+            self._notice_clock_jump()
             if decision.epoch != self.epoch:
                 self.counts["old_epoch"] += 1
                 return False
@@ -303,8 +305,8 @@ class DecisionThread:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.missed = 0
-        """Deadlines that passed while a decision was still running, for the timer; for the camera, images that
-        were replaced before a decision began."""
+        """Deadlines that passed while a decision was still running, for the timer; for the camera, images
+        that were replaced before a decision began."""
 
     @property
     def running(self) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -134,6 +135,8 @@ def _joint(name: str, read: Read, gripper: GripperConfig | None) -> JointConfig:
             )
         own["scale"] = (gripper.policy_open - gripper.policy_closed) / (gripper.open - gripper.closed)
         own["offset"] = gripper.policy_closed - own["scale"] * gripper.closed
+    if not (math.isfinite(own["scale"]) and math.isfinite(own["offset"])):
+        raise ConfigError(f"open and closed of gripper '{name}' are too close to each other")
     return JointConfig(name, **own)
 
 
@@ -192,7 +195,7 @@ def read_action_group(name: str, read: Read) -> ActionGroup:
     own["names"] = _action_names(name, own)
     own["topic"] = own["topic"] or f"{name}/{OUTPUT_TOPICS[own['output']]}"
     if own["workspace"]:
-        _check_workspace(name, space, own["workspace"])
+        _check_workspace(name, own["output"], own["workspace"])
     return ActionGroup(name, **own)
 
 
@@ -228,10 +231,11 @@ def pose_names(group: str, rotation: str) -> tuple[str, ...]:
     return tuple(f"{group}.{axis}" for axis in ("x", "y", "z", *ROTATIONS[rotation]))
 
 
-def _check_workspace(name: str, space: str, box: Sequence[float]) -> None:
-    if space not in ("eef_pose", "eef_delta"):
+def _check_workspace(name: str, output: str, box: Sequence[float]) -> None:
+    if output != "pose":
         raise ConfigError(
-            f"parameter 'action.{name}.workspace' is given, but {space} has no position in space"
+            f"parameter 'action.{name}.workspace' is given, but its output is {output}: only a group that "
+            "goes out as poses can be kept in a box"
         )
     if len(box) != 6 or any(low >= high for low, high in zip(box[:3], box[3:], strict=True)):
         raise ConfigError(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from flashrt_ros.commands import Commands
 from flashrt_ros.observation import NS_PER_S
@@ -15,9 +16,9 @@ class Guardian:
     """Ticks `commands` at `rate_hz` from `start` to `stop`.
 
     `alarm()` says why the robot must stop now, "" when all is well: the death of the decision thread, a
-    signal to the process. `on_stop(reason)` is called on this thread when a tick stopped the robot. After an
-    exception, which is handed to `on_error`, the thread ends. `settle_s` bounds how long `stop` waits for the
-    end of a stop action.
+    signal to the process. `on_stop(reason)` is called on this thread when the robot was stopped, `on_error`
+    at the first exception; the thread goes on. `settle_s` bounds how long `stop` waits for the end of a stop
+    action.
     """
 
     def __init__(
@@ -34,15 +35,17 @@ class Guardian:
         self._period_ns, self._settle_s = round(NS_PER_S / rate_hz), settle_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._failed = False
 
     @property
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin to look; does nothing while it already does."""
+        """Begin to look. RuntimeError while the thread of before is still there."""
         if self.running:
-            return
+            raise RuntimeError("the guardian of before is still busy; try again when it has ended")
+        self._failed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._main, args=(self._stop,), name="guardian", daemon=True)
         self._thread.start()
@@ -59,19 +62,26 @@ class Guardian:
     def _main(self, stop: threading.Event) -> None:
         due_ns = time.monotonic_ns()
         while not stop.wait(max(0, due_ns - time.monotonic_ns()) / NS_PER_S):
-            try:
-                self._tick()
-            except Exception as error:  # the node reports it and deactivates
-                self._on_error(error)
-                return
+            # Each by itself, and on and on: whatever fails, a stop action is played to its end.
+            alarm = self._attempt(self._alarm)
+            told = self._attempt(partial(self._stop_robot, alarm)) if alarm else ""
+            told = self._attempt(self._tick) or told
+            if told:
+                self._on_stop(told)
             due_ns = max(due_ns + self._period_ns, time.monotonic_ns())
 
-    def _tick(self) -> None:
-        now_ns = time.monotonic_ns()
-        alarm = self._alarm()
-        told = ""
-        if alarm and self._commands.stop(alarm, now_ns):
-            told = alarm
-        told = self._commands.tick(now_ns) or told
-        if told:
-            self._on_stop(told)
+    def _tick(self) -> str:
+        return self._commands.tick(time.monotonic_ns())
+
+    def _stop_robot(self, alarm: str) -> str:
+        return alarm if self._commands.stop(alarm, time.monotonic_ns()) else ""
+
+    def _attempt(self, look: Callable[[], str]) -> str:
+        """What `look` says; its first exception goes to the node, which reports it and deactivates."""
+        try:
+            return look()
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                self._on_error(error)
+            return ""

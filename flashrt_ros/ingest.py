@@ -193,7 +193,8 @@ class Ingest:
         states = [state for state in self._states.values() if state.trackers]
         stamps_ns |= {state.name: state.oldest_ns for state in states}
         vector = np.concatenate([tracker.state() for tracker in self._trackers])  # float32 [D]
-        observation = Observation(images, vector, stamps_ns, self.required, now_ns)
+        positions = self._measured.wanted(now_ns)
+        observation = Observation(images, vector, stamps_ns, self.required, now_ns, positions)
         if 0.0 < self._config.max_skew * 1e3 < observation.skew_ms:
             return _not_ready([self._skew_reason(stamps_ns)])
         lines = self._outside(vector)
@@ -240,6 +241,13 @@ class Ingest:
         """Forget every sample; counters stay."""
         with self._lock:
             self._forget()
+
+    def fresh_state(self, now_ns: int) -> np.ndarray | None:
+        """The state vector, float32 [D] in the policy's units; None while a group is not ready."""
+        with self._lock:
+            if any(state.reasons(now_ns) for state in self._states.values()):
+                return None
+            return np.concatenate([tracker.state() for tracker in self._trackers])
 
     def measured(self, names: Sequence[str], now_ns: int) -> np.ndarray | None:
         """Positions of joints by name, float64 [J] in the robot's units (no scale), from joint_states.

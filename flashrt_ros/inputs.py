@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -21,7 +21,7 @@ from std_msgs.msg import Bool, Float64MultiArray, String
 
 from flashrt_ros.ingest import Ingest
 from flashrt_ros.observation import JOINT_STATES
-from flashrt_ros.parameters import ConfigError, NodeConfig, StateGroup
+from flashrt_ros.parameters import CameraConfig, ConfigError, NodeConfig, StateGroup
 from flashrt_ros.sources import JOINT_DEPTH, Source, open_source
 from flashrt_ros.state import listened_sources
 from flashrt_ros.transforms import TransformSource, TransformTree
@@ -35,21 +35,46 @@ STATE_MESSAGES: Final[dict[str, tuple[type, int]]] = {
 """Source of a state group → its message, and how many are kept: of joints all, which are merged."""
 
 
+OWN_TOPICS: Final = ("~/action_chunk", "~/divergence", "~/instruction", "~/enable", "/diagnostics")
+
+
 def with_full_topics(node: Node, config: NodeConfig) -> NodeConfig:
     """`config` with the topic of each camera as it is after namespace and remaps, to be named to people.
 
     Topics of state groups stay, since groups belong together by them. Raises ConfigError for a topic that is
     no name.
     """
-    for kind, groups in (("state", config.state_groups), ("action", config.action_groups)):
-        for group in groups:
-            if group.topic:
-                _full_topic(node, f"{kind}.{group.name}.topic", group.topic)
-    cameras = (
+    cameras = tuple(
         replace(camera, topic=_full_topic(node, f"camera.{camera.name}.topic", camera.topic))
         for camera in config.cameras
     )
-    return replace(config, cameras=tuple(cameras))
+    _check_topics(node, config, cameras)
+    return replace(config, cameras=cameras)
+
+
+def _check_topics(node: Node, config: NodeConfig, cameras: Sequence[CameraConfig]) -> None:
+    """One topic carries one thing: raises ConfigError where two parameters name the same one.
+
+    State groups may share theirs, if they are of one source.
+    """
+    taken = {_full_topic(node, name, name): f"'{name}'" for name in OWN_TOPICS}
+    for camera in cameras:
+        _take(taken, camera.topic, f"parameter 'camera.{camera.name}.topic'", "")
+    for state in config.state_groups:
+        name = f"state.{state.name}.topic"
+        if state.topic:
+            _take(taken, _full_topic(node, name, state.topic), f"parameter '{name}'", state.source)
+    for action in config.action_groups:
+        name = f"action.{action.name}.topic"
+        _take(taken, _full_topic(node, name, action.topic), f"parameter '{name}'", "")
+
+
+def _take(taken: dict[str, str], topic: str, who: str, shared_by: str) -> None:
+    """`shared_by`: what may use one topic together; "" = nothing."""
+    owner = taken.setdefault(topic, shared_by or who)
+    if owner != (shared_by or who):
+        other = f"state groups of source {owner}" if owner in STATE_MESSAGES else owner
+        raise ConfigError(f"{who} is {topic}, which is taken by {other}: one topic carries one thing")
 
 
 def _full_topic(node: Node, parameter: str, topic: str) -> str:
@@ -200,15 +225,21 @@ class InstructionTopic:
 class EnableTopic:
     """`~/enable`: the deadman. Best effort, so that reliable and best-effort publishers both reach it."""
 
-    def __init__(self, node: Node, on_value: Callable[[bool], Any]) -> None:
+    def __init__(self, node: Node, on_value: Callable[[bool, int], Any]) -> None:
+        """`on_value(value, age in ns)`: an executor that was busy hands over what came long ago."""
         self._node = node
+        self._on_value = on_value
         self._subscription = node.create_subscription(
             Bool,
             "~/enable",
-            lambda message: on_value(bool(message.data)),
+            self._receive,
             QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT),
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
+
+    def _receive(self, message: Bool, info: Any) -> None:
+        received_ns = info.get("received_timestamp") or time.time_ns()
+        self._on_value(bool(message.data), max(0, time.time_ns() - received_ns))
 
     def close(self) -> None:
         """Destroy the subscription."""

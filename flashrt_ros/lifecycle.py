@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -57,11 +59,24 @@ class StopSignals:
     `GRACE_S` means that somebody has lost patience, and ends the process as it would without this handler.
     """
 
+    NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
     def __init__(self) -> None:
         self.requested = False
         self._requested_s = 0.0
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self.NUMBERS:
             signal.signal(number, self._on_signal)
+        # Python runs a handler when the main thread is back from waiting for messages, 0.1 s later; the robot
+        # must stop within a control period.
+        self._read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, name="signals", daemon=True).start()
+
+    def _listen(self) -> None:
+        while not self.requested:
+            if any(number in self.NUMBERS for number in os.read(self._read, 16)):
+                self.requested, self._requested_s = True, time.monotonic()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:

@@ -23,6 +23,7 @@ class MeasuredJoints:
 
     def __init__(self, wanted: Sequence[str], max_age: float) -> None:
         """`max_age` in seconds."""
+        self._names = tuple(dict.fromkeys(wanted))
         self._wanted = frozenset(wanted)
         self._index = {name: index for index, name in enumerate(dict.fromkeys(wanted))}
         self._max_age = max_age
@@ -67,6 +68,11 @@ class MeasuredJoints:
         if self._late(names, now_ns):
             return None
         return self._values[[self._index[name] for name in names]]
+
+    def wanted(self, now_ns: int) -> dict[str, float]:
+        """The position of every joint of the actions that has a recent one."""
+        late = set(self._late(self._names, now_ns))
+        return {name: float(self._values[self._index[name]]) for name in self._names if name not in late}
 
     def missing(self, names: Sequence[str], now_ns: int) -> str:
         """Which of the names have no position, in words; empty when all have one."""

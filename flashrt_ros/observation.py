@@ -25,7 +25,8 @@ class Observation:
     `images` maps the checkpoint's slot to pixels as they came; an optional camera that is late is absent.
     `state` is float32 [D] in the policy's order and units. `stamps_ns` and `now_ns` are nanoseconds on the
     node's clock (ROS time, or the bag's). `required` names the sources that a decision must have; the stamp
-    of the chunk is the oldest of them.
+    of the chunk is the oldest of them. `positions` are those of the action's joints that were measured, in
+    the robot's units.
     """
 
     images: dict[str, RawImage]
@@ -33,6 +34,7 @@ class Observation:
     stamps_ns: dict[str, int]
     required: tuple[str, ...]
     now_ns: int
+    positions: dict[str, float] = field(default_factory=dict)
 
     @property
     def ages_ms(self) -> dict[str, float]:

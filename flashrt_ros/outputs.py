@@ -38,15 +38,21 @@ class CommandPublishers:
         self._publishers: dict[str, Any] = {}
         self._grippers: dict[str, GripperClient] = {}
         self._trajectories = {channel.group.name: TrajectoryMessage(channel.group) for channel in channels}
-        for channel in channels:
-            group = channel.group
-            if group.output == "gripper_command":
-                self._grippers[group.name] = GripperClient(node, group, gripper_resolution(channel))
-                continue
-            # Depth 1: a controller that was away must get the newest command, not the ones it missed.
-            self._publishers[group.name] = open_publisher(
-                node, MESSAGES[group.output].message, group.topic, 1
-            )
+        try:
+            for channel in channels:
+                self._open(channel)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, channel: Channel) -> None:
+        group = channel.group
+        if group.output == "gripper_command":
+            self._grippers[group.name] = GripperClient(self._node, group, gripper_resolution(channel))
+            return
+        # Depth 1: a controller that was away must get the newest command, not the ones it missed.
+        message_type = MESSAGES[group.output].message
+        self._publishers[group.name] = open_publisher(self._node, message_type, group.topic, 1)
 
     def trajectory(self, channel: Channel, trajectory: Trajectory) -> None:
         """A whole chunk."""

@@ -12,9 +12,11 @@ from flashrt_ros.parameters import ConfigError, NodeConfig
 NEEDED: Final = {
     "tf": ("tf2_ros", "ros-<distro>-tf2-ros-py"),
     "pose": ("scipy.spatial.transform", "python3-scipy"),
+    "gripper_command": ("control_msgs.action", "ros-<distro>-control-msgs"),
     "pointcloud": ("sensor_msgs_py.point_cloud2", "ros-<distro>-sensor-msgs-py"),
 }
-"""Source of a state group, or transport of a camera → module that it needs, Debian package that has it."""
+"""Source of a state group, output of an action group, or transport of a camera → module that it needs, Debian
+package that has it."""
 
 
 def require_packages(config: NodeConfig) -> None:
@@ -36,6 +38,12 @@ def _users(config: NodeConfig) -> Iterator[tuple[str, str]]:
             yield f"state group '{group.name}' (source {group.source})", group.source
         if group.source == "tf":
             yield f"state group '{group.name}' (source tf)", "pose"
+    for action in config.action_groups:
+        owner = f"action group '{action.name}'"
+        if action.output in NEEDED:
+            yield f"{owner} (output {action.output})", action.output
+        if action.space in ("eef_pose", "eef_delta"):
+            yield f"{owner} (space {action.space})", "pose"
     for camera in config.cameras:
         if camera.transport in NEEDED:
             yield f"camera '{camera.name}' (transport {camera.transport})", camera.transport

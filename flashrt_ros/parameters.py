@@ -173,7 +173,13 @@ class NodeConfig:
                 f"parameter 'trigger_camera' is {own['trigger_camera']!r}; with `trigger: camera` it must be "
                 f"one of `cameras` ({', '.join(named['camera'])})"
             )
-        return cls(**{**own, **_vectors(values, named)})
+        vectors = _vectors(values, named)
+        if own["execute"] == "stream" and own["end_velocity"] == "free":
+            raise ConfigError(
+                "parameter 'end_velocity' is 'free' with `execute: stream`: who streams must end at rest, or "
+                "the robot stops dead at the end of a chunk"
+            )
+        return cls(**{**own, **vectors})
 
     @property
     def joint_names(self) -> tuple[str, ...]:
@@ -186,7 +192,15 @@ class NodeConfig:
         return tuple(joint.name for joint in self.action_joints)
 
     def for_horizon(self, horizon: int) -> NodeConfig:
-        """This, with the `replan_after` that 0 stands for: half a chunk of `horizon` steps."""
+        """This, with the `replan_after` that 0 stands for: half a chunk of `horizon` steps.
+
+        Raises ConfigError where the robot would run out of steps before it.
+        """
+        if self.trigger == "consumed" and self.replan_after > horizon:
+            raise ConfigError(
+                f"parameter 'replan_after' is {self.replan_after}, but a chunk of this policy has {horizon} "
+                "steps: the robot would stop in between"
+            )
         return self if self.replan_after else replace(self, replan_after=max(1, horizon // 2))
 
     def check_policy(self, policy: PolicyShape) -> tuple[str, ...]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import State
@@ -43,11 +43,13 @@ from flashrt_ros.outputs import CommandPublishers, Outputs
 from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.pose_check import pose_check_of
+from flashrt_ros.robot_view import LiveRobot
 from flashrt_ros.running import Running, actions_line, vector_lines
 from flashrt_ros.safety import Safety, stops_robot
 from flashrt_ros.spaces import check_groups, describe
 
 STOP_TIMEOUT_S = 2.0
+CANCELLED = "the process was asked to stop"
 DEAD = "the decision thread has died"
 SETTLE_S = 0.5  # beyond stop_time, for the end of a stop action
 WATCH_NS = NS_PER_S // 5  # input of a moving robot that no decision looked at for so long is looked at
@@ -76,7 +78,7 @@ class PolicyNode(LifecycleNode):
         self._active = False
         self._beat_error = ""
         self._closed_told = ""
-        self._watched_ns = 0
+        self._watched_ns = self._activations = 0
         self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
@@ -167,8 +169,7 @@ class PolicyNode(LifecycleNode):
             Safety(config),
             config,
             publishers,
-            measured=lambda names, at_ns: self._measured(inputs, ingest, names, at_ns),
-            missing=lambda names: ingest.missing_measured(names, self._now_ns()),
+            LiveRobot(ingest, inputs.pull, self._now_ns),
         )
         decider = Decider(
             policy,
@@ -224,16 +225,17 @@ class PolicyNode(LifecycleNode):
             raise Refused("the node is not configured")
         self.health.fault = None
         result = super().on_activate(state)
-        with self._gate:
-            self._active = True
         self.running.commands.reset()
         try:
+            self.running.guardian.start()
             self.running.thread.start()
         except RuntimeError as error:
             self._stop_deciding()
             super().on_deactivate(state)
             raise Refused(str(error)) from error
-        self.running.guardian.start()
+        self._activations += 1
+        with self._gate:
+            self._active = True
         self.health.at(None)
         self.get_logger().info("active: deciding")
         return result
@@ -306,19 +308,10 @@ class PolicyNode(LifecycleNode):
         elif self.running is not None:
             self.running.outputs.debug_images_hz = float(value)
 
-    def _measured(
-        self, inputs: Inputs, ingest: Ingest, names: Sequence[str], at_ns: int | None
-    ) -> np.ndarray | None:
-        """Decision thread: see `channels.Measured`."""
-        if at_ns is None:
-            inputs.pull()
-            at_ns = self._now_ns()
-        return ingest.measured(names, at_ns)
-
-    def _on_enable(self, value: bool) -> None:
+    def _on_enable(self, value: bool, age_ns: int) -> None:
         running = self.running
         if running is not None:
-            running.commands.safety.enable(value, time.monotonic_ns())
+            running.commands.safety.enable(value, time.monotonic_ns() - age_ns)
 
     def _on_epoch(self, reason: str) -> None:
         """Any thread: what the robot still does belongs to an epoch that is over (R33)."""
@@ -332,9 +325,11 @@ class PolicyNode(LifecycleNode):
 
     def _alarm(self) -> str:
         """Guardian: why the robot must stop, whatever the decision thread is doing."""
-        if self._cancelled():
-            return "the process was asked to stop"
         running = self.running
+        if self._cancelled():
+            if running is not None:
+                running.commands.safety.close(CANCELLED)
+            return CANCELLED
         if running is None or not self._active:
             return ""
         if not running.thread.running:
@@ -360,8 +355,7 @@ class PolicyNode(LifecycleNode):
         if self.health.fault is None:
             self.health.fault = f"deactivated itself: {DEAD}"
             self.get_logger().error(self.health.fault)
-            if self.executor is not None:
-                self.executor.create_task(self._deactivate_after_fault)
+            self._deactivate_soon()
 
     def _on_decision(self, decision: Decision) -> None:
         """Decision thread: a chunk to send."""
@@ -400,8 +394,9 @@ class PolicyNode(LifecycleNode):
                 f"{rate_hz:g}, were in the past when it was ready ({accepted.consumed} had passed since its "
                 "observation); expired_chunks in /diagnostics counts such chunks"
             )
-        if accepted.reason not in (self._closed_told, EXPIRED, OVERTAKEN):
-            self._closed_told = accepted.reason
+        kind = re.sub(r"[\d.]+", "#", accepted.reason)  # an age that grows is no news
+        if kind not in (self._closed_told, EXPIRED, OVERTAKEN):
+            self._closed_told = kind
             self.get_logger().warning(f"chunks go out, commands do not: {accepted.reason}")
 
     def _on_skip(self, skipped: NotReady | Rejected) -> None:
@@ -424,12 +419,16 @@ class PolicyNode(LifecycleNode):
         self.health.fault = f"deactivated itself: {type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error))
         self.get_logger().error(f"decision failed, the node deactivates itself\n{trace}")
-        if self.executor is not None:
-            self.executor.create_task(self._deactivate_after_fault)
+        self._deactivate_soon()
         self._on_epoch(f"{type(error).__name__}: {error}")
 
-    def _deactivate_after_fault(self) -> None:
-        if self.state_id == State.PRIMARY_STATE_ACTIVE:
+    def _deactivate_soon(self) -> None:
+        if self.executor is not None:
+            self.executor.create_task(self._deactivate_after_fault, self._activations)
+
+    def _deactivate_after_fault(self, activation: int) -> None:
+        """Not a later activation than the one that failed."""
+        if self.state_id == State.PRIMARY_STATE_ACTIVE and activation == self._activations:
             self.trigger_deactivate()
 
     def _beat(self) -> None:

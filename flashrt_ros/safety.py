@@ -71,6 +71,11 @@ class Safety:
         with self._lock:
             self._latched = self._latched or f"{reason}; deactivate and activate to go on"
 
+    def close(self, reason: str) -> None:
+        """As `latch`, for what ends with the process."""
+        with self._lock:
+            self._latched = self._latched or reason
+
     def refused(self, reason: str) -> None:
         """A chunk was refused (not finite, a jump): `latch_after` of them in a row latch (R42)."""
         with self._lock:

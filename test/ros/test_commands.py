@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,21 @@ class Bench:
             self.safety,
             self.config,
             self.wire,
-            lambda names, at_ns: None if self.measured is None else self.measured[: len(names)],
-            lambda names: f"{', '.join(names)} never seen",
+            self,
         )
         self.commands.reset()
+
+    def positions(self, names: Sequence[str]) -> np.ndarray | None:
+        """As `RobotView`."""
+        return None if self.measured is None else self.measured[: len(names)]
+
+    def missing(self, names: Sequence[str]) -> str:
+        """As `RobotView`."""
+        return f"{', '.join(names)} never seen"
+
+    def state(self) -> np.ndarray | None:
+        """As `RobotView`."""
+        return None
 
     def accept(self, rows: Any, now_ns: int = 0, consumed: int = 0) -> Any:
         return self.commands.accept(self.decision(rows, now_ns), consumed, now_ns)
@@ -78,7 +90,8 @@ class Bench:
     def decision(self, rows: Any, now_ns: int = 0) -> Decision:
         actions = np.broadcast_to(np.asarray(rows, np.float32), (HORIZON, len(self.config.action_names)))
         state = np.zeros(len(self.config.joints), np.float32)
-        observation = Observation({}, state, {"joint_states": 0}, ("joint_states",), 0)
+        known = {} if self.measured is None else dict(zip("ab", self.measured.tolist(), strict=True))
+        observation = Observation({}, state, {"joint_states": 0}, ("joint_states",), 0, known)
         return Decision(
             actions=actions,
             action_names=self.config.action_names,
@@ -448,3 +461,86 @@ def test_a_robot_that_was_moved_while_it_stood_is_measured_anew() -> None:
     bench.measured = np.array([-0.8, 0.0])
     assert bench.accept([-0.8, 0.0], 4 * S).sent
     assert bench.wire.trajectories[-1][1].positions[0].tolist() == [-0.8, 0.0]
+
+
+@pytest.mark.parametrize("stop_action", ["decelerate", "none"])
+def test_R40_chunks_that_come_while_a_base_stops_do_not_lose_its_zero(stop_action: str) -> None:
+    """Decisions go on while the deadman is released: whatever comes between two ticks, the last word is 0."""
+    for phase in range(0, 10, 3):
+        bench = Bench(**BASE, require_enable=True, enable_timeout=0.05, stop_action=stop_action)
+        bench.safety.enable(True, 0)
+        bench.accept([0.5, 0.0, 0.0])
+        for tick in range(10, 1000):
+            if tick % 10 == 0:
+                bench.commands.tick(tick * MS)
+            if tick % 7 == phase % 7:
+                bench.accept([0.5, 0.0, 0.0], tick * MS)
+        assert bench.wire.moments[-1][1].tolist() == [0.0, 0.0, 0.0], phase
+
+
+class Broken(Wire):
+    """A wire on which one group cannot be reached."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def trajectory(self, channel: Channel, trajectory: Trajectory) -> None:
+        if channel.group.name == self._group:
+            raise RuntimeError("no wire")
+        super().trajectory(channel, trajectory)
+
+
+def test_R48_one_group_that_cannot_be_reached_does_not_keep_the_others_moving() -> None:
+    """A publisher that fails must not leave the base driving, nor an arm on the chunk that went out before."""
+    groups = {
+        "action_groups": ["left", "right", "base"],
+        "action.left.names": ["a"],
+        "action.right.names": ["b"],
+        "action.base.space": "base",
+        "action.base.max_linear_velocity": 0.5,
+        "action.base.max_angular_velocity": 1.0,
+    }
+    bench = Bench(**groups)
+    bench.commands._send = broken = Broken("right")
+    with pytest.raises(RuntimeError, match="no wire"):
+        bench.accept([0.3, 0.3, 0.5, 0.0, 0.0])
+    assert [name for name, _ in broken.trajectories] == ["left"]
+    with pytest.raises(RuntimeError, match="no wire"):
+        bench.commands.stop("RuntimeError: no wire", 100 * MS)
+    assert [name for name, _ in broken.trajectories] == ["left", "left"], "the stop"
+    assert broken.moments[-1][0] == "base"
+    assert broken.moments[-1][1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_R41_a_description_without_speed_is_refused() -> None:
+    """Some exporters write velocity="0": a division by it would be a NaN on the wire."""
+    urdf = (
+        "<robot name='r'><joint name='a' type='revolute'>"
+        "<limit lower='-1' upper='1' velocity='0' effort='1'/></joint></robot>"
+    )
+    groups = {"action_groups": ["arm"], "action.arm.names": ["a", "b"], "action.arm.space": "joint_velocity"}
+    with pytest.raises(ConfigError, match="velocity of joint 'a' is 0"):
+        Bench(**groups, robot_description=urdf, **{"joint.a.max_velocity": None})
+
+
+def test_nothing_that_is_not_finite_leaves_the_node() -> None:
+    """The last look: a defect of ours must end in an error and a stop, not in a NaN for a motor."""
+    bench = Bench()
+    bench.accept([0.3, 0.0])
+    channel = bench.commands.channels[0]
+    broken = replace(bench.wire.trajectories[0][1], velocities=np.full((HORIZON + 1, 2), np.nan))
+    with pytest.raises(FloatingPointError, match="group 'joints' is not finite"):
+        bench.commands._send_trajectory(channel, broken)
+
+
+def test_increments_start_where_the_robot_was_observed() -> None:
+    """A slow policy: the arm has moved on meanwhile, and the increments are counted from the observation."""
+    bench = Bench(action_groups=["arm"], action__arm__names=["a", "b"], action__arm__space="joint_delta")
+    bench.measured = np.array([0.1, 0.0])
+    seen = bench.decision([0.0, 0.0])
+    bench.measured = np.array([0.3, 0.0])
+    assert bench.commands.accept(seen, 0, 500 * MS).sent
+    trajectory = bench.wire.trajectories[-1][1]
+    assert trajectory.positions[0].tolist() == [0.3, 0.0]
+    assert trajectory.positions[-1] == pytest.approx([0.1, 0.0])
