@@ -492,7 +492,7 @@ class Broken(Wire):
 
 
 def test_R48_one_group_that_cannot_be_reached_does_not_keep_the_others_moving() -> None:
-    """A publisher that fails must not leave the base driving, nor an arm on the chunk that went out before."""
+    """A publisher that fails must not leave the base driving, nor an arm on the chunk that went out first."""
     groups = {
         "action_groups": ["left", "right", "base"],
         "action.left.names": ["a"],
