@@ -69,9 +69,34 @@ CHUNKS = (
     ),
     Guard(
         "R29",
-        ROWS + "R29_the_first_chunk_skips_nothing_and_later_ones_what_is_over",
-        "flashrt_ros.chunk:steps_consumed",
-        edited("0 if first else max", "max"),
+        ROS + "commands.py::test_R29_a_robot_that_stood_has_consumed_nothing",
+        "flashrt_ros.commands:Commands._consumed",
+        returns(10**6),
+    ),
+    Guard(
+        "R44",
+        ROS + "commands.py::test_R44_what_was_decided_before_a_stop_is_not_sent_after_it",
+        "flashrt_ros.commands:Commands._is_overtaken",
+        returns(False),
+    ),
+    Guard(
+        "R48",
+        ROS + "commands.py::test_R48_one_group_that_cannot_be_reached_does_not_keep_the_others_moving",
+        "flashrt_ros.commands:Commands._for_all",
+        edited("errors.append(error)", "raise"),
+    ),
+    ),
+    Guard(
+        "R40",
+        ROS + "commands.py::test_R40_chunks_that_come_while_a_base_stops_do_not_lose_its_zero[decelerate]",
+        "flashrt_ros.commands:Commands._take_over",
+        edited("self.is_settled() and ", ""),
+    ),
+    Guard(
+        "R7",
+        "test/ros/test_policy_node_motion.py::test_R7_input_is_watched_while_a_slow_policy_thinks",
+        "flashrt_ros.policy_node:PolicyNode._unwatched",
+        returns(""),
     ),
     Guard(
         "R29",

@@ -84,8 +84,8 @@ JOINTS = (
     Guard(
         "R14",
         OWN + "R14_start_log_and_outputs_name_the_joints",
-        "flashrt_ros.command_messages:joint_trajectory_of",
-        edited("joint_names=list(group.names), ", ""),
+        "flashrt_ros.command_messages:TrajectoryMessage.__init__",
+        edited("joint_names=list(group.names)", ""),
     ),
     Guard(
         "R14",

@@ -76,7 +76,7 @@ SPACES = (
     Guard(
         "R14",
         COMMAND_MESSAGES + "test_R14_trajectory_names_its_joints_and_skips_the_commanded_knot",
-        "flashrt_ros.command_messages:joint_trajectory_of",
+        "flashrt_ros.command_messages:TrajectoryMessage.__init__",
         edited("joint_names=list(group.names)", "joint_names=[]"),
     ),
     Guard(

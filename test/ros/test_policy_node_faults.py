@@ -75,8 +75,8 @@ def test_R36_trajectory_that_is_entirely_past_is_not_published(capfd: pytest.Cap
     """A policy slower than its horizon must not send the robot to where it should have been; the operator
     sees it as expired chunks and missed deadlines, and reads it once in the log."""
     old = {f"camera.{name}.max_age": 5.0 for name in CAMERAS}
-    values = parameters(action_rate_hz=100.0, joint_max_age=5.0, **old)
-    with NodeThread(Loader(sleep_s=0.15), values), Robot() as robot:
+    slow = parameters(action_rate_hz=100.0, joint_max_age=5.0, **old)
+    with NodeThread(Loader(sleep_s=0.15), slow), Robot() as robot:
         # The observation is older than the chunk that the robot follows: all of that counts as consumed.
         robot.make_stamp = lambda source: time_message(robot.node.get_clock().now().nanoseconds - 600_000_000)
         robot.bring_up()
