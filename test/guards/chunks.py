@@ -85,7 +85,6 @@ CHUNKS = (
         "flashrt_ros.commands:Commands._for_all",
         edited("errors.append(error)", "raise"),
     ),
-    ),
     Guard(
         "R40",
         ROS + "commands.py::test_R40_chunks_that_come_while_a_base_stops_do_not_lose_its_zero[decelerate]",
