@@ -528,3 +528,49 @@ def test_split_of_a_decision_is_in_the_message_and_in_the_diagnostics() -> None:
         assert chunk.missed_deadlines == scene.running.thread.missed
         for part in ("wait", "ingest", "policy", "post", "publish", "overhead", "total"):
             wait_for(part, partial(scene.value, "decisions", f"{part}_ms_p50"))
+
+
+def test_R45_dry_run_sends_chunks_and_no_commands() -> None:
+    """`dry_run: true`, the first start on a robot: everything to look at, nothing that moves."""
+    with scene_of(dry_run=True) as scene:
+        assert not scene.robot.new_chunks(3)[-1].commanded
+        assert scene.robot.status("motion").message == "no commands: dry_run is set"
+        assert scene.robot.change("deactivate")
+        assert scene.listener.messages == []
+
+
+def test_R41_a_storm_of_limits_stops_the_robot() -> None:
+    """A policy that always wants beyond the limits has other units than the robot: it is stopped for good."""
+    with scene_of(limit_storm_after=4) as scene:
+        scene.mover.target = HERE + 5.0
+        words = "limits changed half of 4 chunks in a row"
+        wait_for("the latch", lambda: words in scene.robot.status("motion").message)
+        assert scene.robot.status("motion").level == b"\x02"
+        assert not scene.robot.new_chunks(2)[-1].commanded
+
+
+def test_R40_shutdown_stops_a_moving_robot() -> None:
+    """A lifecycle manager that shuts down from active must leave an arm that stands."""
+    with moving() as scene:
+        commands = scene.running.commands
+        assert scene.robot.change("shutdown")
+        assert (commands.stops, commands.last_stop) == (1, "deactivated")
+        wait_for("rest", lambda: not scene.is_moving())
+        assert not np.allclose(scene.listener.commanded()[0], HERE + 0.5, atol=0.05), "it was on its way"
+
+
+def test_R40_enable_that_says_no_stops_at_once() -> None:
+    """Not the timeout: who says false means now."""
+    slow = {f"joint.{name}.max_velocity": 0.1 for name in JOINTS}
+    with scene_of(require_enable=True, enable_timeout=30.0, limit_storm_after=0, **slow) as scene:
+        enable = scene.robot.node.create_publisher(Bool, "policy/enable", 1)
+        wait_for("a match", lambda: enable.get_subscription_count() > 0)
+
+        def is_moving_now() -> bool:
+            enable.publish(Bool(data=True))
+            return bool(scene.listener.messages) and scene.is_moving()
+
+        wait_for("motion", is_moving_now)
+        enable.publish(Bool(data=False))
+        wait_for("the stop", lambda: scene.reason() == "not enabled: ~/enable is false", 1.0)
+        scene.stops()
