@@ -122,7 +122,9 @@ class PolicyNode(LifecycleNode):
         self._step("configure 1/6: read parameters")
         config = NodeConfig.from_dict(self.parameters.read())
         require_packages(config)
-        with_full_topics(self, config)  # a name that is none is told now, not after a minute of loading
+        # What is wrong with topics or limits is told now, not after a minute of loading.
+        with_full_topics(self, config)
+        open_channels(config)
         return config
 
     def _load(self, config: NodeConfig, undo: ExitStack) -> Any:

@@ -88,6 +88,10 @@ def run_node(prefix: Path, checkpoint: Path) -> None:
         "joint_names": "[shoulder, elbow]",
         "action_rate_hz": "10.0",
         "instruction": "wave",
+        "require_enable": "false",
+        **{f"joint.{name}.min": "-1.5" for name in ("shoulder", "elbow")},
+        **{f"joint.{name}.max": "1.5" for name in ("shoulder", "elbow")},
+        **{f"joint.{name}.max_velocity": "1.0" for name in ("shoulder", "elbow")},
     }
     command = [str(prefix / "lib" / "flashrt_ros" / "policy_node"), "--ros-args", "-r", "__ns:=/smoke"]
     for name, value in parameters.items():
