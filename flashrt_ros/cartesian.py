@@ -17,6 +17,7 @@ from flashrt_ros.planned import (
     Motion,
     Planned,
     Refused,
+    blend_weights,
     check_finite,
     check_rows,
     is_past,
@@ -24,7 +25,6 @@ from flashrt_ros.planned import (
 )
 from flashrt_ros.pose_path import (
     PosePlan,
-    blend_weights,
     blended,
     braking,
     clamped,

@@ -17,7 +17,7 @@ import numpy as np
 from flashrt_ros.braking import brake_times, merged_times, rest_curves
 from flashrt_ros.limits import JointLimits, Limited, limit
 from flashrt_ros.observation import NS_PER_S
-from flashrt_ros.planned import Refused
+from flashrt_ros.planned import Refused, blend_weights
 from flashrt_ros.trajectory import EndVelocity, Trajectory
 
 StopAction = Literal["hold", "decelerate"]
@@ -71,7 +71,7 @@ class JointMotion:
         self.limits = limits
         self.dt_s = 1.0 / rate_hz
         self._end_velocity: EndVelocity = end_velocity
-        self._weights = blend_weights(blend_steps)  # [blend_steps]
+        self._weights = blend_weights(blend_steps, blend_steps)  # [blend_steps]
         self._lock = threading.Lock()
         # Trajectories never change, so reading which one it is needs no lock.
         self._active: Trajectory | None = None  # what plans continue
@@ -263,16 +263,6 @@ class JointMotion:
             return 0.0
         past_ns = min(max(0, now_ns - active.start_ns), active.end_ns - active.start_ns)
         return past_ns / NS_PER_S / self.dt_s
-
-
-def blend_weights(blend_steps: int) -> np.ndarray:
-    """How much of the seam's offset each target keeps, float64 [blend_steps]: below 1, falling, last 0.
-
-    A cubic in the step j, 1 at j = 0 and 0 at j = blend_steps, without slope at both: the velocity of the
-    targets is not changed where the blend begins and where it ends, so neither end is a kink.
-    """
-    share = np.arange(1, blend_steps + 1) / max(1, blend_steps)
-    return 1.0 - share * share * (3.0 - 2.0 * share)
 
 
 _Knots = tuple[np.ndarray, np.ndarray, np.ndarray]

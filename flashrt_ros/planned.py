@@ -181,3 +181,13 @@ def is_past(horizon: int, consumed: int) -> bool:
 def step_times_ns(now_ns: int, steps: int, rate_hz: float) -> np.ndarray:
     """int64 [steps + 1]: now and the ends of the steps."""
     return now_ns + np.rint(np.arange(steps + 1) * (NS_PER_S / rate_hz)).astype(np.int64)
+
+
+def blend_weights(blend_steps: int, steps: int) -> np.ndarray:
+    """How much of the seam's offset each of `steps` targets keeps: below 1, falling, 0 from `blend_steps` on.
+
+    A cubic in the step j, 1 at j = 0 and 0 at j = blend_steps, without slope at both: the velocity of the
+    targets is not changed where the blend begins and where it ends, so neither end is a kink.
+    """
+    share = np.minimum(np.arange(1, steps + 1) / max(1, blend_steps), 1.0)
+    return 1.0 - share * share * (3.0 - 2.0 * share)

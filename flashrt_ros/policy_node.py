@@ -228,6 +228,7 @@ class PolicyNode(LifecycleNode):
         self.health.fault = None
         result = super().on_activate(state)
         self.running.commands.reset()
+        self._closed_told = ""
         try:
             self.running.guardian.start()
             self.running.thread.start()

@@ -56,15 +56,6 @@ def turned(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     return (turn_of(end) * turn_of(start).inv()).as_rotvec()
 
 
-def blend_weights(blend_steps: int, steps: int) -> np.ndarray:
-    """How much of the seam's offset each pose keeps, [steps]: below 1, falling, 0 from `blend_steps` on.
-
-    As for joints a cubic without slope where the blend begins and ends.
-    """
-    share = np.minimum(np.arange(1, steps + 1) / max(1, blend_steps), 1.0)
-    return 1.0 - share * share * (3.0 - 2.0 * share)
-
-
 def blended(poses: np.ndarray, continuation: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """R30: poses [n, 7], the first due in one step, → [n, 7] that begin near what is commanded.
 

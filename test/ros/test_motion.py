@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.limits import JointLimits
-from flashrt_ros.motion import Refused, blend_weights
+from flashrt_ros.planned import Refused, blend_weights
 from flashrt_ros.sim.controller import TrajectoryError
 from test.ros.motion_rig import DT, LIMITS, NAMES, OFF, Robot, motion, moving, ns, planned, waves
 
@@ -36,7 +36,7 @@ def test_R30_offset_at_the_seam_is_blended_out() -> None:
     assert plan.offset == pytest.approx(after[0] - targets[0])
     apart = plan.trajectory.positions[1:] - targets  # [n, J]
     share = apart / plan.offset
-    assert share[:5] == pytest.approx(np.tile(blend_weights(5)[:, None], 3))
+    assert share[:5] == pytest.approx(np.tile(blend_weights(5, 5)[:, None], 3))
     assert np.abs(apart[4:]).max() < 1e-12
     assert np.abs(plan.trajectory.positions[1] - after[0]).max() < 0.11 * np.abs(plan.offset).max()
     before, _ = robot.path(0.12, 0.12 + DT)
@@ -46,15 +46,15 @@ def test_R30_offset_at_the_seam_is_blended_out() -> None:
 def test_R30_weights_fall_without_a_kink() -> None:
     """From below 1 to 0 at blend_steps, flat at both ends; 0 and 1 step blend nothing."""
     for steps in (2, 5, 20):
-        weights = np.concatenate([[1.0], blend_weights(steps), [0.0]])
+        weights = np.concatenate([[1.0], blend_weights(steps, steps), [0.0]])
         assert len(weights) == steps + 2
         assert (np.diff(weights[:-1]) < 0.0).all()
         assert weights[-2] == 0.0
         change = np.diff(weights[:-1])
         assert abs(change[0]) <= abs(change[steps // 2])
         assert abs(change[-1]) == pytest.approx(abs(change[0]))
-    assert blend_weights(0).tolist() == []
-    assert blend_weights(1).tolist() == [0.0]
+    assert blend_weights(0, 0).tolist() == []
+    assert blend_weights(1, 1).tolist() == [0.0]
 
 
 def test_R30_a_chunk_shorter_than_the_blend() -> None:
