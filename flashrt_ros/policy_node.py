@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import threading
 import time
@@ -28,7 +27,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.signals import SignalHandlerOptions
 
 from flashrt_ros.channels import open_channels
-from flashrt_ros.commands import EXPIRED, OVERTAKEN, Accepted, Commands
+from flashrt_ros.commands import Commands
 from flashrt_ros.decision import Decider, DecisionThread, Pacing
 from flashrt_ros.diagnostics import Heartbeat
 from flashrt_ros.guardian import Guardian
@@ -38,21 +37,18 @@ from flashrt_ros.inputs import EnableTopic, Inputs, InstructionTopic, with_full_
 from flashrt_ros.lifecycle import Refused, StopSignals, transition
 from flashrt_ros.loading import load_policy_of
 from flashrt_ros.node_parameters import NodeParameters
-from flashrt_ros.observation import NS_PER_S, Decision, NotReady, Rejected
 from flashrt_ros.outputs import CommandPublishers, Outputs
+from flashrt_ros.oversight import Oversight
 from flashrt_ros.packages import require_packages
 from flashrt_ros.parameters import NodeConfig
 from flashrt_ros.pose_check import pose_check_of
 from flashrt_ros.robot_view import LiveRobot
 from flashrt_ros.running import Running, actions_line, vector_lines
-from flashrt_ros.safety import Safety, stops_robot
+from flashrt_ros.safety import Safety
 from flashrt_ros.spaces import check_groups, describe
 
 STOP_TIMEOUT_S = 2.0
-CANCELLED = "the process was asked to stop"
-DEAD = "the decision thread has died"
 SETTLE_S = 0.5  # beyond stop_time, for the end of a stop action
-WATCH_NS = NS_PER_S // 5  # input of a moving robot that no decision looked at for so long is looked at
 
 
 class PolicyNode(LifecycleNode):
@@ -77,11 +73,11 @@ class PolicyNode(LifecycleNode):
         self._undo = ExitStack()
         self._active = False
         self._beat_error = ""
-        self._closed_told = ""
-        self._watched_ns = self._activations = 0
+        self._activations = 0
         self._gate = threading.Lock()  # the heartbeat looks at what transitions build and take down
         self.running: Running | None = None
         self.health = Health(self)
+        self.oversight = Oversight(self, cancelled, self._deactivate_soon)
         self.parameters = NodeParameters(self, lambda: self.running is not None, self._on_parameter)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._heartbeat = Heartbeat(self._beat, self._on_beat_error)
@@ -171,14 +167,14 @@ class PolicyNode(LifecycleNode):
             Safety(config),
             config,
             publishers,
-            LiveRobot(ingest, inputs.pull, self._now_ns),
+            LiveRobot(ingest, inputs.pull, self.now_ns),
         )
         decider = Decider(
             policy,
             ingest,
             config,
             pull=inputs.pull,
-            on_epoch=self._on_epoch,
+            on_epoch=self.oversight.epoch_over,
             remaining_s=lambda: commands.remaining_s(time.monotonic_ns()),
         )
         thread = DecisionThread(
@@ -188,18 +184,18 @@ class PolicyNode(LifecycleNode):
                 config.decision_rate,
                 due_in_s=lambda: commands.replan_in_s(time.monotonic_ns()),
             ),
-            publish=self._on_decision,
-            now_ns=self._now_ns,
-            on_error=self._on_fatal,
-            on_skip=self._on_skip,
+            publish=self.oversight.chunk,
+            now_ns=self.now_ns,
+            on_error=self.oversight.failed,
+            on_skip=self.oversight.skipped,
         )
         guardian = Guardian(
             commands,
             config.stream_rate_hz,
             config.stop_time + SETTLE_S,
-            self._alarm,
-            self._on_stopped,
-            on_error=self._on_fatal,
+            self.oversight.alarm,
+            self.oversight.stopped,
+            on_error=self.oversight.failed,
         )
         undo.callback(guardian.stop)
         return Running(config, policy, ingest, inputs, outputs, commands, decider, thread, guardian)
@@ -228,7 +224,7 @@ class PolicyNode(LifecycleNode):
         self.health.fault = None
         result = super().on_activate(state)
         self.running.commands.reset()
-        self._closed_told = ""
+        self.oversight.begin()
         try:
             self.running.guardian.start()
             self.running.thread.start()
@@ -280,7 +276,7 @@ class PolicyNode(LifecycleNode):
             return True
         with self._gate:
             self._active = False  # from here on the end of the decision thread is no alarm
-        # Ends the epoch first, which stops the robot (`_on_epoch`); only then it waits.
+        # Ends the epoch first, which stops the robot (`Oversight.epoch_over`); only then it waits.
         stopped = self.running.thread.stop(STOP_TIMEOUT_S)
         self.running.guardian.stop()
         if not stopped:
@@ -297,7 +293,8 @@ class PolicyNode(LifecycleNode):
     def _info(self, text: str) -> None:
         self.get_logger().info(text)
 
-    def _now_ns(self) -> int:
+    def now_ns(self) -> int:
+        """The node's clock, ns."""
         return int(self.get_clock().now().nanoseconds)
 
     def _on_instruction(self, text: str) -> None:
@@ -315,115 +312,6 @@ class PolicyNode(LifecycleNode):
         running = self.running
         if running is not None:
             running.commands.safety.enable(value, time.monotonic_ns() - age_ns)
-
-    def _on_epoch(self, reason: str) -> None:
-        """Any thread: what the robot still does belongs to an epoch that is over (R33)."""
-        running = self.running
-        if running is not None and running.commands.stop(reason, time.monotonic_ns()):
-            self._on_stopped(reason)
-
-    def _on_stopped(self, reason: str) -> None:
-        """Any thread: the stop action was sent."""
-        self.get_logger().warning(f"robot stopped: {reason}")
-
-    def _alarm(self) -> str:
-        """Guardian: why the robot must stop, whatever the decision thread is doing."""
-        running = self.running
-        if self._cancelled():
-            if running is not None:
-                running.commands.safety.close(CANCELLED)
-            return CANCELLED
-        if running is None or not self._active:
-            return ""
-        if not running.thread.running:
-            self._on_dead()
-            return DEAD
-        return self._unwatched(running)
-
-    def _unwatched(self, running: Running) -> str:
-        """Why the input is not good enough to go on, for a robot that moves while no decision begins: a slow
-        policy, a low rate."""
-        now_ns = time.monotonic_ns()
-        if now_ns - max(running.decider.looked_ns, self._watched_ns) < WATCH_NS:
-            return ""
-        if running.commands.remaining_s(now_ns) <= 0.0:
-            return ""
-        self._watched_ns = now_ns
-        running.inputs.pull()
-        stale = running.ingest.stale(self._now_ns())
-        return "" if stale is None else str(stale)
-
-    def _on_dead(self) -> None:
-        """Guardian: the decision thread ended without a word."""
-        if self.health.fault is None:
-            self.health.fault = f"deactivated itself: {DEAD}"
-            self.get_logger().error(self.health.fault)
-            self._deactivate_soon()
-
-    def _on_decision(self, decision: Decision) -> None:
-        """Decision thread: a chunk to send."""
-        running = self.running
-        if running is None:
-            return
-        stale = self._stale_since(running, decision)
-        if stale is not None:
-            self._on_skip(stale)
-            return
-        rate_hz = running.decider.rate.hz(time.monotonic_ns())
-        accepted = running.outputs.publish(decision, running.commands, rate_hz, running.thread.missed)
-        if not accepted.sent:
-            self._not_sent(running, decision, accepted)
-            return
-        text = self.health.reason_to_tell(None)
-        if text is not None:
-            self.get_logger().info(text)
-
-    def _stale_since(self, running: Running, decision: Decision) -> NotReady | None:
-        """What became of the input while a slow policy thought: an arm must not set out towards what it saw
-        seconds ago if it sees nothing now."""
-        if time.monotonic_ns() - decision.started_ns < WATCH_NS:
-            return None
-        running.inputs.pull()
-        return running.ingest.stale(self._now_ns())
-
-    def _not_sent(self, running: Running, decision: Decision, accepted: Accepted) -> None:
-        if accepted.fault:
-            self._on_skip(Rejected(accepted.reason, "refused"))
-            return
-        if accepted.reason == EXPIRED and running.commands.expired == 1:
-            rate_hz = running.config.action_rate_hz
-            self.get_logger().warning(
-                f"nothing sent: all {len(decision.actions)} steps of a chunk, at action_rate_hz = "
-                f"{rate_hz:g}, were in the past when it was ready ({accepted.consumed} had passed since its "
-                "observation); expired_chunks in /diagnostics counts such chunks"
-            )
-        kind = re.sub(r"[\d.]+", "#", accepted.reason)  # an age that grows is no news
-        if kind not in (self._closed_told, EXPIRED, OVERTAKEN):
-            self._closed_told = kind
-            self.get_logger().warning(f"chunks go out, commands do not: {accepted.reason}")
-
-    def _on_skip(self, skipped: NotReady | Rejected) -> None:
-        """Decision thread: no chunk this time. A robot that is not looked after stands still (R7, R42)."""
-        running = self.running
-        if running is not None and stops_robot(skipped):
-            reason = str(skipped) if isinstance(skipped, NotReady) else skipped.reason
-            if isinstance(skipped, Rejected) and skipped.kind != "refused":
-                running.commands.safety.refused(reason)
-            if running.commands.stop(reason, time.monotonic_ns()):
-                self._on_stopped(reason)
-        text = self.health.reason_to_tell(skipped)
-        if text is not None:
-            hints = self.running.inputs.silences() if self.running is not None else []
-            self.get_logger().warning("; ".join([text, *hints]))
-
-    def _on_fatal(self, error: Exception) -> None:
-        """Decision thread or guardian: it failed. The robot stops at once; the transition belongs to the
-        executor's thread (R48)."""
-        self.health.fault = f"deactivated itself: {type(error).__name__}: {error}"
-        trace = "".join(traceback.format_exception(error))
-        self.get_logger().error(f"decision failed, the node deactivates itself\n{trace}")
-        self._deactivate_soon()
-        self._on_epoch(f"{type(error).__name__}: {error}")
 
     def _deactivate_soon(self) -> None:
         if self.executor is not None:
@@ -448,6 +336,11 @@ class PolicyNode(LifecycleNode):
             self.get_logger().error(f"diagnostics failed\n{text}")
 
     # ---- the process ----
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the threads of an activation are meant to run."""
+        return self._active
 
     @property
     def state_id(self) -> int:

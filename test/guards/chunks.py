@@ -94,7 +94,7 @@ CHUNKS = (
     Guard(
         "R7",
         "test/ros/test_policy_node_motion.py::test_R7_input_is_watched_while_a_slow_policy_thinks",
-        "flashrt_ros.policy_node:PolicyNode._unwatched",
+        "flashrt_ros.oversight:Oversight._unwatched",
         returns(""),
     ),
     Guard(

@@ -8,6 +8,7 @@ from test.guards.places import MOTION, ROS
 
 COMMANDS, SAFETY, DECISION = (ROS + f"{name}.py::test_" for name in ("commands", "safety", "decision"))
 POLICY_NODE = "flashrt_ros.policy_node:PolicyNode."
+OVERSIGHT = "flashrt_ros.oversight:Oversight."
 OPEN = edited("closed = self.safety.closed(now_ns)", 'closed = ""')
 
 NODE_GUARDS = (
@@ -23,7 +24,7 @@ NODE_GUARDS = (
         "flashrt_ros.safety:stops_robot",
         returns(False),
     ),
-    Guard("R33", MOTION + "R33_R43_new_instruction[flush]", POLICY_NODE + "_on_epoch", returns(None)),
+    Guard("R33", MOTION + "R33_R43_new_instruction[flush]", OVERSIGHT + "epoch_over", returns(None)),
     Guard(
         "R33",
         DECISION + "R33_the_end_of_an_epoch_is_told_so_that_the_robot_stops",
@@ -69,7 +70,7 @@ NODE_GUARDS = (
     Guard(
         "R40",
         MOTION + "R7_R40_stale_input_stops_the_robot[joints]",
-        POLICY_NODE + "_on_skip",
+        OVERSIGHT + "skipped",
         edited("if running.commands.stop(reason, time.monotonic_ns()):", "if False:"),
     ),
     Guard(
@@ -150,7 +151,7 @@ NODE_GUARDS = (
     Guard(
         "R42",
         MOTION + "R42_bad_chunks_stop_the_robot_and_latch",
-        POLICY_NODE + "_on_skip",
+        OVERSIGHT + "skipped",
         edited("if running.commands.stop(reason, time.monotonic_ns()):", "if False:"),
     ),
     Guard(
@@ -218,13 +219,13 @@ NODE_GUARDS = (
     Guard(
         "R48",
         MOTION + "R48_exception_of_the_policy_stops_the_robot",
-        POLICY_NODE + "_on_fatal",
-        edited("self._on_epoch(", "str("),
+        OVERSIGHT + "failed",
+        edited("self.epoch_over(", "str("),
     ),
     Guard(
         "R48",
         MOTION + "R48_death_of_the_decision_thread_stops_the_robot",
-        POLICY_NODE + "_alarm",
+        OVERSIGHT + "alarm",
         returns(""),
     ),
 )
